@@ -1,0 +1,28 @@
+#pragma once
+// CUDA graph captures that are open in this process. While one is, no VMM call, no sync and no event of ours may run
+// in the application's capture mode, or the capture is lost.
+#include <cuda.h>
+
+namespace transit {
+
+void capture_began() noexcept;
+void capture_ended() noexcept;
+/// One relaxed load.
+bool captures_open() noexcept;
+/// True if work submitted to `stream` now goes into a graph instead of the GPU. A driver call only while a capture is open.
+bool capturing(CUstream stream) noexcept;
+
+/// This thread's calls do not take part in any capture while it lives. Costs nothing unless a capture is open.
+class OutsideCapture {
+public:
+    OutsideCapture() noexcept;
+    ~OutsideCapture();
+    OutsideCapture(const OutsideCapture&) = delete;
+    OutsideCapture& operator=(const OutsideCapture&) = delete;
+
+private:
+    bool exchanged_ = false;
+    CUstreamCaptureMode previous_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+}  // namespace transit

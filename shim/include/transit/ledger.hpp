@@ -1,0 +1,94 @@
+#pragma once
+// What the application was given: allocations (as the driver handed them out) and blocks (the units that live and
+// die), the extents under them, and the tables of addresses stored in them. Pure; the device guards it with one lock.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace transit {
+
+struct ExtentRange {
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;  // inclusive
+};
+
+struct Block {
+    std::uint64_t start = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t born_boundary = 0;  // step boundaries seen before it was made
+    std::uint32_t compute_touches = 0;
+    bool lifetime_known = false;      // freed when the application frees it, not when its segment goes
+    bool has_tables = false;
+    ExtentRange extents;
+
+    std::uint64_t end() const { return start + bytes; }
+};
+
+/// An allocation that the driver call returned: a segment of a caching allocator, or a tensor.
+struct Allocation {
+    std::uint64_t bytes = 0;       // asked for
+    std::uint64_t span_bytes = 0;  // taken from the address space
+    bool traced = false;           // its blocks are announced by the allocator's observer
+    bool pinned = false;           // lives in the zone that never moves
+};
+
+/// Addresses found in host data that was copied to the device, by the extents they reach.
+struct Table {
+    std::uint64_t bytes = 0;
+    std::vector<ExtentRange> reaches;
+};
+
+class Ledger {
+public:
+    Ledger(std::uint64_t base, std::uint32_t extents, std::uint64_t extent_bytes);
+
+    void add_allocation(std::uint64_t address, const Allocation& allocation);
+    std::optional<Allocation> remove_allocation(std::uint64_t address);
+    Allocation* allocation_at(std::uint64_t address);
+    /// Start and record of the allocation that contains `address`.
+    std::optional<std::pair<std::uint64_t, Allocation>> allocation_around(std::uint64_t address) const;
+
+    /// Adds a block; any block it overlaps is removed first (its free was never announced).
+    /// `born` receives the extents that had no live block before.
+    void add_block(const Block& block, std::vector<std::uint32_t>& born);
+    /// Removes the block starting at `address`; `died` receives the extents left without a live block.
+    std::optional<Block> remove_block(std::uint64_t address, std::vector<std::uint32_t>& died);
+    /// Removes every block in [address, address + bytes).
+    void remove_blocks(std::uint64_t address, std::uint64_t bytes, std::vector<std::uint32_t>& died);
+
+    /// The block that contains `address`, or nullptr. A binary search among the blocks of one extent.
+    Block* find(std::uint64_t address);
+    const std::vector<Block*>& blocks_in(std::uint32_t extent) const { return by_extent_[extent]; }
+
+    /// Records a table; one that it covers is forgotten.
+    void add_table(std::uint64_t address, Table table);
+    /// Forgets tables that lie in [address, address + bytes); answers how many.
+    std::size_t drop_tables(std::uint64_t address, std::uint64_t bytes);
+    /// Appends what the tables in [address, address + bytes) reach; answers how many tables there are.
+    std::size_t reach_of_tables(std::uint64_t address, std::uint64_t bytes, std::vector<ExtentRange>& out) const;
+    bool has_foreign_tables() const { return foreign_tables_ != 0; }
+
+    bool live(std::uint32_t extent) const { return !by_extent_[extent].empty(); }
+    std::uint64_t live_bytes() const { return live_bytes_; }
+    std::size_t block_count() const { return blocks_.size(); }
+    ExtentRange extents_of(std::uint64_t address, std::uint64_t bytes) const;
+    bool contains(std::uint64_t address) const { return address - base_ < span_; }
+
+private:
+    void unlink(Block& block, std::vector<std::uint32_t>& died);
+
+    std::uint64_t base_;
+    std::uint64_t span_;
+    unsigned extent_shift_;
+    std::uint64_t live_bytes_ = 0;
+    std::size_t foreign_tables_ = 0;
+    std::map<std::uint64_t, Allocation> allocations_;
+    std::map<std::uint64_t, std::unique_ptr<Block>> blocks_;
+    std::vector<std::vector<Block*>> by_extent_;  // sorted by start
+    std::map<std::uint64_t, Table> tables_;
+};
+
+}  // namespace transit

@@ -1,0 +1,132 @@
+#include "transit/ledger.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+namespace transit {
+namespace {
+
+bool starts_after(std::uint64_t address, const Block* block) { return address < block->start; }
+
+}  // namespace
+
+Ledger::Ledger(std::uint64_t base, std::uint32_t extents, std::uint64_t extent_bytes)
+    : base_(base),
+      span_(extents * extent_bytes),
+      extent_shift_(static_cast<unsigned>(std::countr_zero(extent_bytes))),
+      by_extent_(extents) {}
+
+ExtentRange Ledger::extents_of(std::uint64_t address, std::uint64_t bytes) const {
+    const std::uint64_t offset = address - base_;
+    const std::uint64_t last = offset + (bytes == 0 ? 0 : bytes - 1);
+    return {static_cast<std::uint32_t>(offset >> extent_shift_),
+            static_cast<std::uint32_t>(std::min(last, span_ - 1) >> extent_shift_)};
+}
+
+void Ledger::add_allocation(std::uint64_t address, const Allocation& allocation) {
+    allocations_.insert_or_assign(address, allocation);
+}
+
+std::optional<Allocation> Ledger::remove_allocation(std::uint64_t address) {
+    const auto found = allocations_.find(address);
+    if (found == allocations_.end()) return std::nullopt;
+    const Allocation removed = found->second;
+    allocations_.erase(found);
+    return removed;
+}
+
+Allocation* Ledger::allocation_at(std::uint64_t address) {
+    const auto found = allocations_.find(address);
+    return found == allocations_.end() ? nullptr : &found->second;
+}
+
+std::optional<std::pair<std::uint64_t, Allocation>> Ledger::allocation_around(std::uint64_t address) const {
+    auto after = allocations_.upper_bound(address);
+    if (after == allocations_.begin()) return std::nullopt;
+    --after;
+    if (address >= after->first + after->second.span_bytes) return std::nullopt;
+    return *after;
+}
+
+void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born) {
+    std::vector<std::uint32_t> died;
+    remove_blocks(block.start, block.bytes, died);
+    auto owned = std::make_unique<Block>(block);
+    owned->extents = extents_of(block.start, block.bytes);
+    for (std::uint32_t e = owned->extents.first; e <= owned->extents.last; ++e) {
+        std::vector<Block*>& here = by_extent_[e];
+        if (here.empty()) born.push_back(e);
+        here.insert(std::upper_bound(here.begin(), here.end(), block.start, starts_after), owned.get());
+    }
+    live_bytes_ += block.bytes;
+    blocks_.emplace(block.start, std::move(owned));
+}
+
+void Ledger::unlink(Block& block, std::vector<std::uint32_t>& died) {
+    for (std::uint32_t e = block.extents.first; e <= block.extents.last; ++e) {
+        std::vector<Block*>& here = by_extent_[e];
+        here.erase(std::find(here.begin(), here.end(), &block));
+        if (here.empty()) died.push_back(e);
+    }
+    live_bytes_ -= block.bytes;
+    if (block.has_tables) drop_tables(block.start, block.bytes);
+}
+
+std::optional<Block> Ledger::remove_block(std::uint64_t address, std::vector<std::uint32_t>& died) {
+    const auto found = blocks_.find(address);
+    if (found == blocks_.end()) return std::nullopt;
+    const Block removed = *found->second;
+    unlink(*found->second, died);
+    blocks_.erase(found);
+    return removed;
+}
+
+void Ledger::remove_blocks(std::uint64_t address, std::uint64_t bytes, std::vector<std::uint32_t>& died) {
+    auto at = blocks_.upper_bound(address);
+    if (at != blocks_.begin() && std::prev(at)->second->end() > address) --at;
+    while (at != blocks_.end() && at->first < address + bytes) {
+        unlink(*at->second, died);
+        at = blocks_.erase(at);
+    }
+}
+
+Block* Ledger::find(std::uint64_t address) {
+    if (!contains(address)) return nullptr;
+    const std::vector<Block*>& here = by_extent_[(address - base_) >> extent_shift_];
+    const auto after = std::upper_bound(here.begin(), here.end(), address, starts_after);
+    if (after == here.begin()) return nullptr;
+    Block* block = *std::prev(after);
+    return address < block->end() ? block : nullptr;
+}
+
+void Ledger::add_table(std::uint64_t address, Table table) {
+    drop_tables(address, table.bytes);
+    if (Block* block = find(address)) {
+        block->has_tables = true;
+    } else {
+        ++foreign_tables_;
+    }
+    tables_.insert_or_assign(address, std::move(table));
+}
+
+std::size_t Ledger::drop_tables(std::uint64_t address, std::uint64_t bytes) {
+    std::size_t dropped = 0;
+    for (auto at = tables_.lower_bound(address); at != tables_.end() && at->first + at->second.bytes <= address + bytes;
+         ++dropped) {
+        if (!contains(at->first)) --foreign_tables_;
+        at = tables_.erase(at);
+    }
+    return dropped;
+}
+
+std::size_t Ledger::reach_of_tables(std::uint64_t address, std::uint64_t bytes, std::vector<ExtentRange>& out) const {
+    std::size_t found = 0;
+    auto at = tables_.upper_bound(address);
+    if (at != tables_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > address) --at;
+    for (; at != tables_.end() && at->first < address + bytes; ++at, ++found)
+        out.insert(out.end(), at->second.reaches.begin(), at->second.reaches.end());
+    return found;
+}
+
+}  // namespace transit

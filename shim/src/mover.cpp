@@ -1,0 +1,271 @@
+// Who gets the HBM frames: newly live extents, operands that must come in, and what makes room for them.
+#include "transit/mover.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "transit/capture.hpp"
+#include "transit/clock.hpp"
+#include "transit/device.hpp"
+#include "transit/log.hpp"
+#include "transit/policy.hpp"
+#include "transit/real.hpp"
+#include "transit/stats.hpp"
+
+namespace transit {
+namespace {
+
+// A launch waits this long for memory that the GPU has yet to pass before it settles for DRAM.
+constexpr std::int64_t kFrameWaitNs = 10'000'000'000;
+constexpr std::int64_t kIdleWaitNs = 2'000'000'000;
+constexpr long kPollNs = 20'000;
+
+class Timed {
+public:
+    explicit Timed(Counter counter) : counter_(counter), start_(now_ns()) {}
+    ~Timed() { counter(counter_).fetch_add(static_cast<std::uint64_t>(now_ns() - start_), std::memory_order_relaxed); }
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+
+private:
+    Counter counter_;
+    std::int64_t start_;
+};
+
+}  // namespace
+
+/// The extents a launch is about to use: they must not make room for themselves.
+class Mover::Keep {
+public:
+    explicit Keep(const std::vector<ExtentRange>* ranges) : ranges_(ranges) {}
+    bool holds(std::uint32_t extent) const {
+        return ranges_ != nullptr && std::any_of(ranges_->begin(), ranges_->end(), [extent](ExtentRange r) {
+                   return r.first <= extent && extent <= r.last;
+               });
+    }
+
+private:
+    const std::vector<ExtentRange>* ranges_;
+};
+
+FramePool& Mover::pool(Place place) noexcept { return place == Place::kHbm ? device_.hbm : device_.dram; }
+
+bool Mover::idle(const Extent& extent) const noexcept {
+    return !has_tickets(extent.word.load(std::memory_order_seq_cst)) &&
+           !has_tickets(device_.everything.word.load(std::memory_order_seq_cst)) &&
+           device_.streams.passed(extent.touch.streams.load(std::memory_order_acquire),
+                                  extent.touch.sequence.load(std::memory_order_acquire)) &&
+           device_.streams.passed(device_.everything.touch.streams.load(std::memory_order_acquire),
+                                  device_.everything.touch.sequence.load(std::memory_order_acquire));
+}
+
+// Needs the ledger's lock. Transient memory stays put: its scan has not been shown to be complete.
+bool Mover::may_move(std::uint32_t extent) noexcept {
+    if (device_.extents[extent].pins.load(std::memory_order_acquire) != 0) return false;
+    const std::uint32_t boundary = device_.boundary();
+    const auto& blocks = device_.ledger.blocks_in(extent);
+    return !blocks.empty() && std::all_of(blocks.begin(), blocks.end(), [boundary](const Block* block) {
+        // Without lifetimes a block is a whole segment, which outlives steps whatever is in it: only one that no
+        // compute kernel has ever named (optimizer states) is known to be persistent.
+        return block->born_boundary < boundary && (block->lifetime_known || block->compute_touches == 0);
+    });
+}
+
+std::vector<std::uint32_t> Mover::take_pending() noexcept {
+    const std::lock_guard lock(device_.ledger_mutex);
+    std::vector<std::uint32_t> wanted;
+    for (std::uint32_t e : device_.pending)
+        if (device_.ledger.live(e)) wanted.push_back(e);
+    device_.pending.clear();
+    std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    return wanted;
+}
+
+bool Mover::place_pending() noexcept {
+    const OutsideCapture outside;
+    const std::lock_guard lock(mutex_);
+    if (device_.pending_count.load(std::memory_order_acquire) == 0) return true;
+    if (!prepare()) return false;
+    const Timed timed(Counter::kWaitFramesNs);
+    bool placed = true;
+    while (const std::uint32_t seen = device_.pending_count.load(std::memory_order_acquire)) {
+        std::vector<std::uint32_t> wanted = take_pending();
+        // An extent reborn on DRAM holds nothing anybody wants: it is free to start in HBM.
+        std::erase_if(wanted, [this](std::uint32_t e) {
+            const Place place = place_of(device_.extents[e].word.load(std::memory_order_acquire));
+            return place == Place::kHbm || (place == Place::kDram && !drop(e));
+        });
+        const std::vector<std::uint32_t> frames =
+            frames_for(static_cast<std::uint32_t>(wanted.size()), Keep(nullptr));
+        for (std::size_t i = 0; i < wanted.size() && placed; ++i) {
+            if (i < frames.size()) {
+                placed = map(wanted[i], Place::kHbm, frames[i]);
+                continue;
+            }
+            const auto frame = device_.dram.take();
+            placed = frame && map(wanted[i], Place::kDram, *frame);
+        }
+        device_.pending_count.fetch_sub(seen, std::memory_order_acq_rel);
+        if (!placed) return false;
+    }
+    return true;
+}
+
+std::uint32_t Mover::live_in_hbm() noexcept {
+    const std::lock_guard lock(device_.ledger_mutex);
+    std::uint32_t count = 0;
+    for (std::uint32_t e = 0; e < device_.extent_count; ++e)
+        if (device_.ledger.live(e) && place_of(device_.extents[e].word.load(std::memory_order_relaxed)) == Place::kHbm)
+            ++count;
+    return count;
+}
+
+// True if some dead memory still has an HBM frame, so that waiting for the GPU will yield one.
+bool Mover::dead_memory_will_pass() noexcept {
+    const std::lock_guard lock(device_.ledger_mutex);
+    for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
+        const Extent& extent = device_.extents[e];
+        if (place_of(extent.word.load(std::memory_order_relaxed)) == Place::kHbm && !device_.ledger.live(e) &&
+            extent.pins.load(std::memory_order_relaxed) == 0)
+            return true;
+    }
+    return false;
+}
+
+std::vector<std::uint32_t> Mover::frames_for(std::uint32_t count, const Keep& keep) noexcept {
+    std::vector<std::uint32_t> frames;
+    std::int64_t deadline = 0;
+    while (true) {
+        while (frames.size() < count) {
+            const auto frame = device_.hbm.take();
+            if (!frame) break;
+            frames.push_back(*frame);
+        }
+        const auto missing = static_cast<std::uint32_t>(count - frames.size());
+        if (missing == 0) return frames;
+        device_.streams.poll();
+        if (drop_dead(missing) > 0) continue;
+        const FrameDemand demand{live_in_hbm(), count, device_.hbm.limit()};
+        if (const std::uint32_t leave = must_leave(demand); leave > 0 && offload(std::min(leave, missing), keep) > 0)
+            continue;
+        if (!dead_memory_will_pass()) break;
+        device_.streams.flush(~std::uint64_t{0});
+        if (deadline == 0) deadline = now_ns() + kFrameWaitNs;
+        if (now_ns() > deadline) break;
+        nap_ns(kPollNs);
+    }
+    settle_budget_advice(count);
+    return frames;
+}
+
+// Once: the user asked for less HBM than the job's transient memory needs at once.
+void Mover::settle_budget_advice(std::uint32_t wanted) noexcept {
+    // Sixteen extents of reserve: for the small allocations and the moves in flight.
+    const std::uint64_t bytes = (std::uint64_t{live_in_hbm()} + wanted + 16) * device_.extent_bytes();
+    std::uint64_t seen = counter(Counter::kSmallestBudgetBytes).load(std::memory_order_relaxed);
+    if (bytes <= seen) return;
+    counter(Counter::kSmallestBudgetBytes).store(bytes, std::memory_order_relaxed);
+    char sentence[200];
+    std::snprintf(sentence, sizeof sentence,
+                  "the HBM budget is below what this job uses at once: it runs, partly from DRAM and slowly; "
+                  "try --hbm %.2fGiB or more",
+                  static_cast<double>(bytes) / (1 << 30));
+    if (seen == 0) warn_once(sentence);
+}
+
+std::uint32_t Mover::drop_dead(std::uint32_t count) noexcept {
+    std::vector<Candidate> candidates;
+    {
+        const std::lock_guard lock(device_.ledger_mutex);
+        for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
+            const Extent& extent = device_.extents[e];
+            const std::uint64_t word = extent.word.load(std::memory_order_relaxed);
+            if (place_of(word) == Place::kNone || device_.ledger.live(e) || extent.pins.load() != 0) continue;
+            candidates.push_back({e, extent.touch.sequence.load(std::memory_order_relaxed)});
+        }
+    }
+    std::uint32_t gained = 0;
+    for (std::uint32_t e : least_recently_touched(std::move(candidates), ~std::size_t{0})) {
+        const bool hbm = place_of(device_.extents[e].word.load(std::memory_order_relaxed)) == Place::kHbm;
+        if (drop(e) && hbm && ++gained == count) break;
+    }
+    return gained;
+}
+
+std::uint32_t Mover::offload(std::uint32_t count, const Keep& keep) noexcept {
+    std::vector<Candidate> candidates;
+    {
+        const std::lock_guard lock(device_.ledger_mutex);
+        for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
+            const Extent& extent = device_.extents[e];
+            if (place_of(extent.word.load(std::memory_order_relaxed)) != Place::kHbm) continue;
+            if (keep.holds(e) || !may_move(e)) continue;
+            candidates.push_back({e, extent.touch.sequence.load(std::memory_order_relaxed)});
+        }
+    }
+    const std::vector<std::uint32_t> victims = least_recently_touched(std::move(candidates), count);
+    wait_idle(victims, kIdleWaitNs);
+    return move(victims, Place::kDram);
+}
+
+void Mover::bring_in(const std::vector<ExtentRange>& ranges) noexcept {
+    const OutsideCapture outside;
+    const std::lock_guard lock(mutex_);
+    if (!prepare()) return;
+    const Timed timed(Counter::kWaitPrefetchNs);
+    std::vector<std::uint32_t> wanted;
+    for (const ExtentRange range : ranges)
+        for (std::uint32_t e = range.first; e <= range.last; ++e)
+            if (place_of(device_.extents[e].word.load(std::memory_order_acquire)) == Place::kDram) wanted.push_back(e);
+    std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    if (wanted.empty()) return;
+    // The frames go back to the pool's stock, from where the moves take them.
+    for (std::uint32_t frame : frames_for(static_cast<std::uint32_t>(wanted.size()), Keep(&ranges)))
+        device_.hbm.give(frame);
+    wait_idle(wanted, kIdleWaitNs);
+    move(wanted, Place::kHbm);
+}
+
+bool Mover::swap_place(std::uint32_t e) noexcept {
+    const OutsideCapture outside;
+    const std::lock_guard lock(mutex_);
+    if (!prepare()) return false;
+    const Place place = place_of(device_.extents[e].word.load(std::memory_order_acquire));
+    if (place == Place::kNone) return false;
+    {
+        const std::lock_guard ledger(device_.ledger_mutex);
+        if (!may_move(e)) return false;
+    }
+    device_.streams.poll();
+    return move({e}, place == Place::kHbm ? Place::kDram : Place::kHbm) == 1;
+}
+
+bool Mover::wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept {
+    const std::int64_t deadline = now_ns() + limit_ns;
+    bool flushed = false;
+    for (std::uint32_t e : extents) {
+        while (!idle(device_.extents[e])) {
+            if (now_ns() > deadline) return false;
+            if (!flushed) device_.streams.flush(~std::uint64_t{0});
+            flushed = true;
+            device_.streams.poll();
+            if (!idle(device_.extents[e])) nap_ns(kPollNs);
+        }
+    }
+    return true;
+}
+
+void Mover::wait_unclaimed(const Extent& extent) noexcept {
+    if (!claimed(extent.word.load(std::memory_order_acquire))) return;
+    const Timed timed(Counter::kWaitClaimNs);
+    while (claimed(extent.word.load(std::memory_order_acquire))) nap_ns(kPollNs);
+}
+
+void Mover::wait_no_claims() noexcept {
+    const Timed timed(Counter::kWaitClaimNs);
+    while (claims_open()) nap_ns(kPollNs);
+}
+
+}  // namespace transit

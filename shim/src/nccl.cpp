@@ -1,0 +1,193 @@
+// Collectives, by name: their kernels read buffers whose addresses no launch parameter shows.
+//
+// A collective inside a group is only submitted when the outermost group ends, so its tickets stay open until then.
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "transit/hooks.hpp"
+#include "transit/stats.hpp"
+
+namespace transit {
+namespace {
+
+// PyTorch loads NCCL privately, so RTLD_NEXT does not find it.
+void* real_nccl(const char* name) noexcept {
+    if (void* next = dlsym(RTLD_NEXT, name)) return next;
+    void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    return library == nullptr ? nullptr : dlsym(library, name);
+}
+
+constexpr int kNcclSystemError = 2;  // ncclSystemError: what a missing symbol amounts to
+constexpr std::array<std::size_t, 12> kTypeBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};  // ncclDataType_t, by value
+
+std::size_t bytes_of(int type) noexcept {
+    return type >= 0 && static_cast<std::size_t>(type) < kTypeBytes.size() ? kTypeBytes[static_cast<std::size_t>(type)]
+                                                                            : 8;
+}
+
+struct Waiting {
+    CUstream stream;
+    std::vector<Span> spans;
+};
+
+thread_local int t_group_depth = 0;
+thread_local std::vector<Waiting>* t_waiting = nullptr;
+
+// Buffers of a group that has not ended: pinned in place by a touch of everything would stop all moves, so the
+// touches are replayed when the group ends, and the group's end is bracketed by them.
+int submit_group(int (*end)()) noexcept {
+    Device* device = Device::active();
+    if (device == nullptr || t_waiting == nullptr || t_waiting->empty()) return end();
+    std::vector<Waiting> waiting;
+    waiting.swap(*t_waiting);
+    // One submission a stream: a group usually has one.
+    std::vector<std::unique_ptr<Submission>> open;
+    for (const Waiting& one : waiting) {
+        if (!open.empty() && waiting.front().stream == one.stream) continue;
+        auto work = std::make_unique<Submission>(*device, one.stream, false);
+        for (const Waiting& other : waiting)
+            if (other.stream == one.stream)
+                for (const Span& span : other.spans) work->range(span.address, span.bytes);
+        if (work->open(Submission::Operands::kInHbm) == CUDA_SUCCESS) open.push_back(std::move(work));
+    }
+    const int result = end();
+    while (!open.empty()) {  // nested submissions end in the reverse order
+        open.back()->close();
+        open.pop_back();
+    }
+    return result;
+}
+
+template <typename Call>
+int collective(CUstream stream, std::vector<Span> spans, Call&& call) noexcept {
+    Device* device = Device::active();
+    if (device == nullptr) return call();
+    counter(Counter::kCollectives).fetch_add(1, std::memory_order_relaxed);
+    if (t_group_depth > 0) {
+        if (t_waiting == nullptr) t_waiting = new std::vector<Waiting>;
+        t_waiting->push_back({stream, std::move(spans)});
+        return call();
+    }
+    Submission work(*device, stream, false);
+    for (const Span& span : spans) work.range(span.address, span.bytes);
+    if (work.open(Submission::Operands::kInHbm) != CUDA_SUCCESS) return kNcclSystemError;
+    const int result = call();
+    work.close();
+    return result;
+}
+
+Span span(const void* buffer, std::size_t count, int type) noexcept {
+    return {reinterpret_cast<CUdeviceptr>(buffer), count * bytes_of(type)};
+}
+
+template <typename Function>
+Function resolved(const char* name) noexcept {
+    return reinterpret_cast<Function>(real_nccl(name));
+}
+
+int ranks_of(void* communicator) noexcept {
+    static const auto count = resolved<int (*)(void*, int*)>("ncclCommCount");
+    int ranks = 1;
+    return count != nullptr && count(communicator, &ranks) == 0 ? ranks : 1;
+}
+
+}  // namespace
+}  // namespace transit
+
+using transit::collective;
+using transit::resolved;
+using transit::span;
+
+extern "C" {
+
+__attribute__((visibility("default"))) int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int op,
+                                                         void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclAllReduce");
+    if (real == nullptr) return transit::kNcclSystemError;
+    return collective(stream, {span(from, count, type), span(to, count, type)},
+                      [&] { return real(from, to, count, type, op, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclReduce(const void* from, void* to, std::size_t count, int type, int op,
+                                                      int root, void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, int, void*, CUstream)>("ncclReduce");
+    if (real == nullptr) return transit::kNcclSystemError;
+    return collective(stream, {span(from, count, type), span(to, count, type)},
+                      [&] { return real(from, to, count, type, op, root, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclBroadcast(const void* from, void* to, std::size_t count, int type,
+                                                         int root, void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclBroadcast");
+    if (real == nullptr) return transit::kNcclSystemError;
+    return collective(stream, {span(from, count, type), span(to, count, type)},
+                      [&] { return real(from, to, count, type, root, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclBcast(void* buffer, std::size_t count, int type, int root,
+                                                     void* communicator, CUstream stream) {
+    static const auto real = resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclBcast");
+    if (real == nullptr) return transit::kNcclSystemError;
+    return collective(stream, {span(buffer, count, type)},
+                      [&] { return real(buffer, count, type, root, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclAllGather(const void* from, void* to, std::size_t count, int type,
+                                                         void* communicator, CUstream stream) {
+    static const auto real = resolved<int (*)(const void*, void*, std::size_t, int, void*, CUstream)>("ncclAllGather");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto ranks = static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, count, type), span(to, count * ranks, type)},
+                      [&] { return real(from, to, count, type, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclReduceScatter(const void* from, void* to, std::size_t count, int type,
+                                                             int op, void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclReduceScatter");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto ranks = static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, count * ranks, type), span(to, count, type)},
+                      [&] { return real(from, to, count, type, op, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclSend(const void* from, std::size_t count, int type, int peer,
+                                                    void* communicator, CUstream stream) {
+    static const auto real = resolved<int (*)(const void*, std::size_t, int, int, void*, CUstream)>("ncclSend");
+    if (real == nullptr) return transit::kNcclSystemError;
+    return collective(stream, {span(from, count, type)},
+                      [&] { return real(from, count, type, peer, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclRecv(void* to, std::size_t count, int type, int peer, void* communicator,
+                                                    CUstream stream) {
+    static const auto real = resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclRecv");
+    if (real == nullptr) return transit::kNcclSystemError;
+    return collective(stream, {span(to, count, type)},
+                      [&] { return real(to, count, type, peer, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclGroupStart() {
+    static const auto real = resolved<int (*)()>("ncclGroupStart");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const int result = real();
+    if (result == 0) ++transit::t_group_depth;
+    return result;
+}
+
+__attribute__((visibility("default"))) int ncclGroupEnd() {
+    static const auto real = resolved<int (*)()>("ncclGroupEnd");
+    if (real == nullptr) return transit::kNcclSystemError;
+    if (transit::t_group_depth > 0) --transit::t_group_depth;
+    return transit::t_group_depth > 0 ? real() : transit::submit_group(real);
+}
+
+}  // extern "C"

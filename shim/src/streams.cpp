@@ -1,0 +1,174 @@
+#include "transit/streams.hpp"
+
+#include <bit>
+
+#include "transit/capture.hpp"
+#include "transit/real.hpp"
+
+namespace transit {
+namespace {
+
+constexpr std::size_t kMaxMarkers = 256;
+
+// A per-thread default stream has no handle of its own: the thread's identity stands for it.
+std::uint64_t thread_key() noexcept {
+    static thread_local char anchor;
+    return reinterpret_cast<std::uint64_t>(&anchor);
+}
+
+std::uint64_t key_of(CUstream stream, bool per_thread) noexcept {
+    if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread)) return thread_key();
+    return stream == nullptr || stream == CU_STREAM_LEGACY ? 1 : reinterpret_cast<std::uint64_t>(stream);
+}
+
+void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
+    std::uint64_t seen = value.load(std::memory_order_relaxed);
+    while (to > seen && !value.compare_exchange_weak(seen, to, std::memory_order_acq_rel)) {
+    }
+}
+
+}  // namespace
+
+unsigned Streams::slot_of(CUstream stream, bool per_thread) noexcept {
+    const std::uint64_t key = key_of(stream, per_thread);
+    static thread_local unsigned last = 0;
+    if (slots_[last].key.load(std::memory_order_acquire) == key) return last;
+    for (unsigned i = 0; i < kSlots; ++i) {
+        const std::uint64_t here = slots_[i].key.load(std::memory_order_acquire);
+        if (here == key) return last = i;
+        if (here == 0) break;
+    }
+    return last = new_slot(key, stream, per_thread);
+}
+
+unsigned Streams::new_slot(std::uint64_t key, CUstream stream, bool per_thread) noexcept {
+    const std::lock_guard lock(registry_mutex_);
+    poll();
+    unsigned chosen = kOverflowSlot;
+    for (unsigned i = 0; i < kOverflowSlot; ++i) {
+        Slot& slot = slots_[i];
+        const std::uint64_t here = slot.key.load(std::memory_order_relaxed);
+        if (here == key) return i;
+        const bool empty = here == 0;
+        // A destroyed stream's slot serves again once its last marker has passed.
+        const bool reusable = slot.retired.load(std::memory_order_relaxed) &&
+                              passed(std::uint64_t{1} << i, slot.newest.load(std::memory_order_relaxed));
+        if (!empty && !reusable) continue;
+        slot.stream = stream == nullptr && !per_thread ? CU_STREAM_LEGACY : stream;
+        slot.foreign_thread = per_thread || stream == CU_STREAM_PER_THREAD;
+        slot.retired.store(false, std::memory_order_relaxed);
+        chosen = i;
+        slot.key.store(key, std::memory_order_release);
+        break;
+    }
+    used_.fetch_or(std::uint64_t{1} << chosen, std::memory_order_acq_rel);
+    return chosen;
+}
+
+std::uint64_t Streams::begin(unsigned slot_index) noexcept {
+    Slot& slot = slots_[slot_index];
+    slot.begun.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint64_t sequence = sequence_.fetch_add(1, std::memory_order_seq_cst) + 1;
+    raise(slot.newest, sequence);
+    return sequence;
+}
+
+void Streams::end(unsigned slot_index, bool may_mark) noexcept {
+    Slot& slot = slots_[slot_index];
+    slot.ended.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t since = slot.since_marker.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (since < kMarkerEvery || !may_mark || slot_index == kOverflowSlot) return;
+    std::unique_lock lock(slot.mutex, std::try_to_lock);
+    if (lock.owns_lock()) mark(slot);
+}
+
+void Streams::abandon(unsigned slot) noexcept { slots_[slot].ended.fetch_add(1, std::memory_order_seq_cst); }
+
+void Streams::mark(Slot& slot) noexcept {
+    const std::uint64_t covered = sequence_.load(std::memory_order_seq_cst);
+    const std::uint64_t ended = slot.ended.load(std::memory_order_seq_cst);
+    if (ended != slot.begun.load(std::memory_order_seq_cst)) return;  // somebody is between number and submit
+    if (slot.markers.size() >= kMaxMarkers) poll_slot(slot);
+    if (slot.markers.size() >= kMaxMarkers) return;
+    const CUevent event = take_event();
+    if (event == nullptr) return;
+    if (real_cuEventRecord(event, slot.stream) != CUDA_SUCCESS) {
+        give_event(event);
+        return;
+    }
+    slot.since_marker.store(0, std::memory_order_relaxed);
+    slot.marked.store(covered, std::memory_order_release);
+    slot.markers.push_back({event, covered});
+}
+
+bool Streams::passed(std::uint64_t mask, std::uint64_t sequence) const noexcept {
+    for (mask &= used_mask(); mask != 0; mask &= mask - 1) {
+        const Slot& slot = slots_[static_cast<unsigned>(std::countr_zero(mask))];
+        const std::uint64_t reached = slot.passed.load(std::memory_order_acquire);
+        if (reached >= sequence) continue;
+        const std::uint64_t ended = slot.ended.load(std::memory_order_seq_cst);
+        if (ended != slot.begun.load(std::memory_order_seq_cst)) return false;
+        if (slot.newest.load(std::memory_order_acquire) > reached) return false;
+    }
+    return true;
+}
+
+void Streams::poll_slot(Slot& slot) noexcept {
+    while (!slot.markers.empty() && real_cuEventQuery(slot.markers.front().event) == CUDA_SUCCESS) {
+        slot.passed.store(slot.markers.front().sequence, std::memory_order_release);
+        give_event(slot.markers.front().event);
+        slot.markers.pop_front();
+    }
+}
+
+void Streams::poll() noexcept {
+    for (std::uint64_t mask = used_mask(); mask != 0; mask &= mask - 1) {
+        Slot& slot = slots_[static_cast<unsigned>(std::countr_zero(mask))];
+        const std::lock_guard lock(slot.mutex);
+        poll_slot(slot);
+    }
+}
+
+void Streams::flush(std::uint64_t mask) noexcept {
+    if (captures_open()) return;
+    for (mask &= used_mask(); mask != 0; mask &= mask - 1) {
+        const unsigned index = static_cast<unsigned>(std::countr_zero(mask));
+        Slot& slot = slots_[index];
+        if (index == kOverflowSlot || slot.retired.load(std::memory_order_relaxed)) continue;
+        if (slot.foreign_thread && slot.key.load(std::memory_order_relaxed) != thread_key()) continue;
+        const std::lock_guard lock(slot.mutex);
+        if (slot.newest.load(std::memory_order_acquire) > slot.marked.load(std::memory_order_relaxed)) mark(slot);
+    }
+}
+
+void Streams::retire(CUstream stream) noexcept {
+    const std::uint64_t key = key_of(stream, false);
+    const std::lock_guard registry(registry_mutex_);
+    for (Slot& slot : slots_) {
+        if (slot.key.load(std::memory_order_relaxed) != key) continue;
+        const std::lock_guard lock(slot.mutex);
+        if (slot.newest.load(std::memory_order_acquire) > slot.marked.load(std::memory_order_relaxed)) mark(slot);
+        // A key no stream can have: look-ups must not stop here as they do at an empty slot.
+        slot.key.store(~std::uint64_t{0}, std::memory_order_release);
+        slot.retired.store(true, std::memory_order_release);
+        return;
+    }
+}
+
+CUevent Streams::take_event() noexcept {
+    const std::lock_guard lock(events_mutex_);
+    if (!events_.empty()) {
+        const CUevent event = events_.back();
+        events_.pop_back();
+        return event;
+    }
+    CUevent event = nullptr;
+    return real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : nullptr;
+}
+
+void Streams::give_event(CUevent event) noexcept {
+    const std::lock_guard lock(events_mutex_);
+    events_.push_back(event);
+}
+
+}  // namespace transit

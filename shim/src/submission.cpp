@@ -1,0 +1,167 @@
+#include "transit/submission.hpp"
+
+#include <array>
+
+#include "transit/capture.hpp"
+#include "transit/device.hpp"
+#include "transit/log.hpp"
+#include "transit/stats.hpp"
+
+namespace transit {
+namespace {
+
+// A submission inside another on one thread (a driver callback) must not share its ranges.
+thread_local unsigned t_depth = 0;
+
+std::vector<ExtentRange>& ranges_of_depth(unsigned depth) noexcept {
+    static thread_local std::array<std::vector<ExtentRange>, 4> buffers;
+    std::vector<ExtentRange>& chosen = buffers[depth % buffers.size()];
+    chosen.clear();
+    return chosen;
+}
+
+}  // namespace
+
+Submission::Submission(Device& device, CUstream stream, bool per_thread) noexcept
+    : device_(device),
+      stream_(stream),
+      per_thread_(per_thread),
+      scanning_(device.ledger_mutex, std::defer_lock),
+      ranges_(ranges_of_depth(t_depth++)) {}
+
+Submission::~Submission() {
+    if (open_) close();
+    --t_depth;
+}
+
+void Submission::scan_lock() noexcept {
+    if (!scanning_.owns_lock()) scanning_.lock();
+}
+
+void Submission::add(ExtentRange range) noexcept {
+    // Kernels name the same block several times in a row; anything else that repeats only costs a second ticket.
+    if (!ranges_.empty() && ranges_.back().first <= range.first && range.last <= ranges_.back().last) return;
+    ranges_.push_back(range);
+}
+
+void Submission::word(std::uint64_t value) noexcept {
+    if (!device_.owns(value)) {
+        if (value == 0 || !device_.ledger.has_foreign_tables()) return;
+        scan_lock();
+        device_.ledger.reach_of_tables(value, 1, ranges_);
+        return;
+    }
+    scan_lock();
+    Block* block = device_.ledger.find(value);
+    if (block == nullptr) return;
+    add(block->extents);
+    if (!streaming_) ++block->compute_touches;
+    if (block->has_tables && device_.ledger.reach_of_tables(block->start, block->bytes, ranges_) > 0)
+        counter(Counter::kTableTouches).fetch_add(1, std::memory_order_relaxed);
+}
+
+void Submission::range(CUdeviceptr address, std::size_t bytes) noexcept {
+    if (!device_.owns(address) || bytes == 0) return;
+    add(device_.ledger.extents_of(address, bytes));
+}
+
+Submission::Taken Submission::take_tickets() noexcept {
+    if (everything_) {
+        device_.everything.word.fetch_add(kTicket + kVersion, std::memory_order_seq_cst);
+        if (device_.mover.claims_open()) {
+            device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
+            return Taken::kClaimed;
+        }
+    }
+    in_dram_ = false;
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+        for (std::uint32_t e = ranges_[i].first; e <= ranges_[i].last; ++e) {
+            const std::uint64_t word = device_.extents[e].open();
+            in_dram_ = in_dram_ || place_of(word) == Place::kDram;
+            if (!claimed(word) && place_of(word) != Place::kNone) continue;
+            blocked_on_ = e;
+            device_.extents[e].close();
+            drop_tickets(i, e);
+            return claimed(word) ? Taken::kClaimed : Taken::kUnmapped;
+        }
+    }
+    return Taken::kAll;
+}
+
+// Gives back the tickets of the first `whole_ranges` ranges, and of the next one up to extent `partial`.
+void Submission::drop_tickets(std::size_t whole_ranges, std::uint32_t partial) noexcept {
+    for (std::size_t i = 0; i < whole_ranges; ++i)
+        for (std::uint32_t e = ranges_[i].first; e <= ranges_[i].last; ++e) device_.extents[e].close();
+    if (whole_ranges < ranges_.size())
+        for (std::uint32_t e = ranges_[whole_ranges].first; e < partial; ++e) device_.extents[e].close();
+    if (everything_) device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
+}
+
+CUresult Submission::open(Operands operands) noexcept {
+    if (scanning_.owns_lock()) scanning_.unlock();
+    captured_ = capturing(stream_);
+    bool brought_in = operands == Operands::kInPlace;
+    for (unsigned attempt = 0;; ++attempt) {
+        if (device_.pending_count.load(std::memory_order_acquire) != 0 && !device_.mover.place_pending())
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        if (!captured_) {
+            slot_ = device_.streams.slot_of(stream_, per_thread_);
+            sequence_ = device_.streams.begin(slot_);
+        }
+        const Taken taken = take_tickets();
+        if (taken == Taken::kAll && (!in_dram_ || brought_in)) break;
+        // Whatever there is to wait for, wait holding nothing.
+        if (taken == Taken::kAll) drop_tickets(ranges_.size(), 0);
+        if (!captured_) device_.streams.abandon(slot_);
+        if (taken == Taken::kAll) {
+            device_.mover.bring_in(ranges_);
+            brought_in = true;
+        } else if (taken == Taken::kClaimed) {
+            everything_ ? device_.mover.wait_no_claims() : device_.mover.wait_unclaimed(device_.extents[blocked_on_]);
+        } else if (attempt > 1000) {
+            // A stale address: the range has no live block, so there is nothing to protect. The driver will judge it.
+            ranges_.clear();
+        } else {
+            const std::lock_guard lock(device_.ledger_mutex);
+            if (!device_.ledger.live(blocked_on_)) std::erase_if(ranges_, [this](ExtentRange r) {
+                    return r.first <= blocked_on_ && blocked_on_ <= r.last;
+                });
+        }
+    }
+    open_ = true;
+    return CUDA_SUCCESS;
+}
+
+void Submission::close() noexcept {
+    if (!open_) return;
+    open_ = false;
+    if (captured_) return pin(kPinCaptured, "captured in a CUDA graph");
+    const std::uint64_t mask = std::uint64_t{1} << slot_;
+    if (everything_) {
+        device_.everything.touch.note(sequence_, mask);
+        device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
+    }
+    for (const ExtentRange range : ranges_) {
+        for (std::uint32_t e = range.first; e <= range.last; ++e) {
+            device_.extents[e].touch.note(sequence_, mask);
+            device_.extents[e].close();
+        }
+    }
+    device_.streams.end(slot_, !captures_open());
+}
+
+void Submission::pin(std::uint32_t reason, const char* name) noexcept {
+    std::uint64_t fresh = 0;
+    for (const ExtentRange range : ranges_) {
+        for (std::uint32_t e = range.first; e <= range.last; ++e) {
+            if ((device_.extents[e].pins.fetch_or(reason, std::memory_order_seq_cst) & reason) == 0) ++fresh;
+            device_.extents[e].close();
+        }
+    }
+    if (everything_) device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
+    if (fresh == 0) return;
+    counter(Counter::kPinnedExtents).fetch_add(fresh, std::memory_order_relaxed);
+    count_named("pinned", name, fresh);
+}
+
+}  // namespace transit
