@@ -1,0 +1,1 @@
+"""The subcommands, one file each; `command` is the click command."""

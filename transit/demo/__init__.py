@@ -1,0 +1,1 @@
+"""The demonstration: a small GPT trained on the simulated GPU, without and with Transit."""
