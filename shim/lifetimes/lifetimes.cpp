@@ -1,8 +1,9 @@
 // The allocator-trace observer: PyTorch tells it of every block that is handed out or comes back.
 //
 // Built once against the installed torch by `transit run`, loaded by the shim. The interface is
-// c10/cuda/CUDACachingAllocator.h, which PyTorch's own NCCL backend uses; it is public but not frozen, hence the build.
-// Callbacks run under the allocator's mutex: they record and return (0.13 microseconds measured).
+// c10/cuda/CUDACachingAllocator.h, which PyTorch's own NCCL backend uses; it is public but not
+// frozen, hence the build. Callbacks run under the allocator's mutex: they record and return (0.13
+// microseconds measured).
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <cstdint>
@@ -21,11 +22,16 @@ void forward(const TraceEntry& entry) {
     const auto address = static_cast<std::uint64_t>(entry.addr_);
     const auto bytes = static_cast<std::uint64_t>(entry.size_);
     switch (entry.action_) {
-        case TraceEntry::SEGMENT_ALLOC: return observer(kSegmentBorn, address, bytes);
-        case TraceEntry::ALLOC: return observer(kBlockBorn, address, bytes);
-        case TraceEntry::FREE_COMPLETED: return observer(kBlockDied, address, bytes);
-        case TraceEntry::SEGMENT_FREE: return observer(kSegmentDied, address, bytes);
-        default: return;
+    case TraceEntry::SEGMENT_ALLOC:
+        return observer(kSegmentBorn, address, bytes);
+    case TraceEntry::ALLOC:
+        return observer(kBlockBorn, address, bytes);
+    case TraceEntry::FREE_COMPLETED:
+        return observer(kBlockDied, address, bytes);
+    case TraceEntry::SEGMENT_FREE:
+        return observer(kSegmentDied, address, bytes);
+    default:
+        return;
     }
 }
 

@@ -18,7 +18,8 @@ bool captures_open() noexcept { return g_open.load(std::memory_order_acquire) > 
 bool capturing(CUstream stream) noexcept {
     if (!captures_open()) return false;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 OutsideCapture::OutsideCapture() noexcept {

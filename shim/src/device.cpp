@@ -22,9 +22,11 @@ namespace {
 
 constexpr std::uint32_t kExtentCount = 16384;  // 512 GiB of addresses at 32 MiB
 constexpr std::uint32_t kSmallExtents = 512;   // of which for allocations that never move
-constexpr std::uint64_t kSmallBytes = std::uint64_t{2} << 20;  // PyTorch's small-pool segments are exactly this
+constexpr std::uint64_t kSmallBytes = std::uint64_t{2}
+                                      << 20;  // PyTorch's small-pool segments are exactly this
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
-constexpr std::uint64_t kAutoReserveBytes = std::uint64_t{2} << 30;  // for modules, workspaces, NCCL
+constexpr std::uint64_t kAutoReserveBytes = std::uint64_t{2}
+                                            << 30;  // for modules, workspaces, NCCL
 constexpr std::uint32_t kStockAhead = 16;
 
 std::mutex g_create_mutex;
@@ -50,30 +52,38 @@ std::uint64_t hbm_budget() noexcept {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (real_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
-    const std::uint64_t most = free_bytes > kAutoReserveBytes ? free_bytes - kAutoReserveBytes : free_bytes / 2;
+    const std::uint64_t most =
+        free_bytes > kAutoReserveBytes ? free_bytes - kAutoReserveBytes : free_bytes / 2;
     const Options& wish = options();
     std::uint64_t budget = most;
     if (wish.hbm_bytes != 0) budget = wish.hbm_bytes;
-    if (wish.hbm_percent > 0) budget = static_cast<std::uint64_t>(wish.hbm_percent / 100 * static_cast<double>(total_bytes));
+    if (wish.hbm_percent > 0)
+        budget =
+            static_cast<std::uint64_t>(wish.hbm_percent / 100 * static_cast<double>(total_bytes));
     if (budget > free_bytes) {
-        warn_once("the HBM budget is more than this device has free; using what is free less a reserve");
+        warn_once(
+            "the HBM budget is more than this device has free; using what is free less a reserve");
         budget = most;
     }
     return budget;
 }
 
-// The NUMA node next to the device where the driver can place frames there, else plain pinned host memory.
+// The NUMA node next to the device where the driver can place frames there, else plain pinned host
+// memory.
 CUmemLocation dram_place(int ordinal) noexcept {
     CUmemLocation place{};
     int supported = 0;
     int node = 0;
     place.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    real_cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+    real_cuDeviceGetAttribute(
+        &supported, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
     if (supported == 0) {
         place.type = CU_MEM_LOCATION_TYPE_INVALID;
         return place;
     }
-    if (real_cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal) == CUDA_SUCCESS && node > 0)
+    if (real_cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal) ==
+            CUDA_SUCCESS &&
+        node > 0)
         place.id = node;
     return place;
 }
@@ -81,25 +91,20 @@ CUmemLocation dram_place(int ordinal) noexcept {
 }  // namespace
 
 Device::Device(const Setup& setup)
-    : access(setup.ordinal),
-      ledger(setup.arena, kExtentCount, setup.extent_bytes),
-      extents(std::make_unique<Extent[]>(kExtentCount)),
-      extent_count(kExtentCount),
+    : access(setup.ordinal), ledger(setup.arena, kExtentCount, setup.extent_bytes),
+      extents(std::make_unique<Extent[]>(kExtentCount)), extent_count(kExtentCount),
       hbm({CU_MEM_LOCATION_TYPE_DEVICE, {setup.ordinal}}, setup.extent_bytes,
           static_cast<std::uint32_t>(setup.hbm_bytes / setup.extent_bytes), access),
-      dram(setup.dram_place, setup.extent_bytes, static_cast<std::uint32_t>(setup.dram_bytes / setup.extent_bytes),
-           access),
-      mover(*this),
-      ordinal_(setup.ordinal),
-      context_(setup.context),
-      arena_(setup.arena),
-      extent_bytes_(setup.extent_bytes),
-      arena_bytes_(kExtentCount * setup.extent_bytes),
+      dram(setup.dram_place, setup.extent_bytes,
+           static_cast<std::uint32_t>(setup.dram_bytes / setup.extent_bytes), access),
+      mover(*this), ordinal_(setup.ordinal), context_(setup.context), arena_(setup.arena),
+      extent_bytes_(setup.extent_bytes), arena_bytes_(kExtentCount * setup.extent_bytes),
       hbm_budget_bytes_(setup.hbm_bytes),
       small_space_(setup.arena, kSmallExtents * setup.extent_bytes, kGranule),
-      space_(setup.arena + kSmallExtents * setup.extent_bytes, (kExtentCount - kSmallExtents) * setup.extent_bytes,
-             kGranule) {
-    for (std::uint32_t e = 0; e < kSmallExtents; ++e) extents[e].pins.store(kPinSmall, std::memory_order_relaxed);
+      space_(setup.arena + kSmallExtents * setup.extent_bytes,
+             (kExtentCount - kSmallExtents) * setup.extent_bytes, kGranule) {
+    for (std::uint32_t e = 0; e < kSmallExtents; ++e)
+        extents[e].pins.store(kPinSmall, std::memory_order_relaxed);
     counter(Counter::kHbmBudgetBytes) = setup.hbm_bytes;
     counter(Counter::kDramBudgetBytes) = dram.usable() ? setup.dram_bytes : 0;
     counter(Counter::kDevice) = static_cast<std::uint64_t>(setup.ordinal);
@@ -109,9 +114,11 @@ Device::Device(const Setup& setup)
 Device* Device::create() noexcept {
     Setup setup{};
     CUcontext current = nullptr;
-    if (real_cuCtxGetDevice(&setup.ordinal) != CUDA_SUCCESS || real_cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+    if (real_cuCtxGetDevice(&setup.ordinal) != CUDA_SUCCESS ||
+        real_cuCtxGetCurrent(&current) != CUDA_SUCCESS)
         return nullptr;
-    if (real_cuDevicePrimaryCtxRetain(&setup.context, setup.ordinal) != CUDA_SUCCESS || setup.context != current)
+    if (real_cuDevicePrimaryCtxRetain(&setup.context, setup.ordinal) != CUDA_SUCCESS ||
+        setup.context != current)
         return nullptr;  // an application's own context: not ours to manage
     open_stats();
     counter(Counter::kLifetimes).store(lifetimes_attached() ? 1 : 0, std::memory_order_relaxed);
@@ -120,11 +127,13 @@ Device* Device::create() noexcept {
     setup.dram_bytes = options().dram_bytes;
     setup.dram_place = dram_place(setup.ordinal);
     if (setup.dram_bytes != 0 && setup.dram_place.type == CU_MEM_LOCATION_TYPE_INVALID) {
-        warn_once("this driver or container cannot place device-mapped memory on the host (HOST_NUMA); "
-                  "running within the HBM budget alone");
+        warn_once(
+            "this driver or container cannot place device-mapped memory on the host (HOST_NUMA); "
+            "running within the HBM budget alone");
         setup.dram_bytes = 0;
     }
-    if (real_cuMemAddressReserve(&setup.arena, kExtentCount * setup.extent_bytes, setup.extent_bytes, 0, 0) != CUDA_SUCCESS) {
+    if (real_cuMemAddressReserve(&setup.arena, kExtentCount * setup.extent_bytes,
+                                 setup.extent_bytes, 0, 0) != CUDA_SUCCESS) {
         warn_once("this driver cannot reserve an address range (no VMM); running without Transit");
         return nullptr;
     }
@@ -133,8 +142,10 @@ Device* Device::create() noexcept {
     device->start_stocking();
     if (options().force_moves_seed != 0) device->start_forced_moves(options().force_moves_seed);
     pthread_atfork(nullptr, nullptr, [] { active_.store(nullptr, std::memory_order_release); });
-    log(LogLevel::kInfo, "device %d: HBM budget %.2f GiB, DRAM budget %.2f GiB, extents of %llu MiB", setup.ordinal,
-        static_cast<double>(setup.hbm_bytes) / (1 << 30), static_cast<double>(setup.dram_bytes) / (1 << 30),
+    log(LogLevel::kInfo,
+        "device %d: HBM budget %.2f GiB, DRAM budget %.2f GiB, extents of %llu MiB", setup.ordinal,
+        static_cast<double>(setup.hbm_bytes) / (1 << 30),
+        static_cast<double>(setup.dram_bytes) / (1 << 30),
         static_cast<unsigned long long>(setup.extent_bytes >> 20));
     return device;
 }
@@ -161,9 +172,11 @@ Device* Device::for_allocation() noexcept {
 bool Device::commit(std::uint64_t address, std::uint64_t bytes) noexcept {
     const ExtentRange range = ledger.extents_of(address, bytes);
     std::uint32_t fresh = 0;
-    for (std::uint32_t e = range.first; e <= range.last; ++e) fresh += extents[e].allocations == 0 ? 1 : 0;
+    for (std::uint32_t e = range.first; e <= range.last; ++e)
+        fresh += extents[e].allocations == 0 ? 1 : 0;
     if (committed_extents_ + fresh > hbm.limit() + dram.limit()) return false;
-    for (std::uint32_t e = range.first; e <= range.last; ++e) ++extents[e].allocations;
+    for (std::uint32_t e = range.first; e <= range.last; ++e)
+        ++extents[e].allocations;
     committed_extents_ += fresh;
     return true;
 }
@@ -174,8 +187,8 @@ void Device::uncommit(std::uint64_t address, std::uint64_t bytes) noexcept {
         if (--extents[e].allocations == 0) --committed_extents_;
 }
 
-// Segments whose lifetimes are hidden must all lie in frames. The first that does not fit in HBM is refused, so that
-// the caching allocator gives back what it holds in vain; then it may have DRAM.
+// Segments whose lifetimes are hidden must all lie in frames. The first that does not fit in HBM is
+// refused, so that the caching allocator gives back what it holds in vain; then it may have DRAM.
 bool Device::refuse_once(std::uint64_t bytes) noexcept {
     const bool fits = committed_extents_ * extent_bytes_ + bytes <= hbm.limit() * extent_bytes_;
     if (fits || lifetimes_attached()) {
@@ -198,7 +211,8 @@ CUresult Device::allocate(CUdeviceptr* out, std::size_t bytes) noexcept {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     ledger.add_allocation(*address, {bytes, span, false, small});
-    add_with_peak(Counter::kManagedBytes, Counter::kManagedPeakBytes, static_cast<std::int64_t>(span));
+    add_with_peak(Counter::kManagedBytes, Counter::kManagedPeakBytes,
+                  static_cast<std::int64_t>(span));
     Block whole;
     whole.start = *address;
     whole.bytes = span;
@@ -217,9 +231,11 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
     *result = CUDA_ERROR_INVALID_VALUE;
     {
         const std::lock_guard lock(ledger_mutex);
-        if (ledger.allocation_at(address) == nullptr) return true;  // double free, or inside a block
+        if (ledger.allocation_at(address) == nullptr)
+            return true;  // double free, or inside a block
     }
-    // The driver's own free waits for the GPU; programs rely on it, and so does reusing the address on any stream.
+    // The driver's own free waits for the GPU; programs rely on it, and so does reusing the address
+    // on any stream.
     *result = real_cuCtxSynchronize();
     if (*result != CUDA_SUCCESS) return true;
     const std::lock_guard lock(ledger_mutex);
@@ -249,12 +265,13 @@ void Device::born(const std::vector<std::uint32_t>& reached) noexcept {
     if (queued != 0) pending_count.fetch_add(queued, std::memory_order_seq_cst);
 }
 
-// Work submitted before the free may still be running, and may reach the memory in ways no scan shows: the frame is
-// free only when every stream has passed this moment.
+// Work submitted before the free may still be running, and may reach the memory in ways no scan
+// shows: the frame is free only when every stream has passed this moment.
 void Device::died(const std::vector<std::uint32_t>& reached) noexcept {
     const std::uint64_t now = streams.newest();
     const std::uint64_t all = streams.used_mask();
-    for (std::uint32_t e : reached) extents[e].touch.note(now, all);
+    for (std::uint32_t e : reached)
+        extents[e].touch.note(now, all);
 }
 
 void Device::segment_traced(CUdeviceptr address) noexcept {
@@ -273,7 +290,8 @@ void Device::block_born(CUdeviceptr address, std::size_t bytes) noexcept {
     if (!owns(address)) return;
     Block block;
     block.start = address;
-    block.bytes = (bytes + 511) / 512 * 512;  // the allocator's own rounding; it announces what was asked for
+    block.bytes =
+        (bytes + 511) / 512 * 512;  // the allocator's own rounding; it announces what was asked for
     block.lifetime_known = true;
     block.born_boundary = boundary();
     static thread_local std::vector<std::uint32_t> reached;
@@ -281,7 +299,8 @@ void Device::block_born(CUdeviceptr address, std::size_t bytes) noexcept {
     const std::lock_guard lock(ledger_mutex);
     ledger.add_block(block, reached);
     born(reached);
-    add_with_peak(Counter::kLiveBytes, Counter::kLivePeakBytes, static_cast<std::int64_t>(block.bytes));
+    add_with_peak(Counter::kLiveBytes, Counter::kLivePeakBytes,
+                  static_cast<std::int64_t>(block.bytes));
 }
 
 void Device::block_died(CUdeviceptr address) noexcept {
@@ -296,20 +315,24 @@ void Device::block_died(CUdeviceptr address) noexcept {
 }
 
 void Device::passed_through(std::int64_t bytes) noexcept {
+    add_with_peak(Counter::kHbmBytes, Counter::kHbmPeakBytes, bytes);
     {
         const std::lock_guard lock(ledger_mutex);
         passed_bytes_ += static_cast<std::uint64_t>(bytes);
     }
-    const std::uint64_t left = hbm_budget_bytes_ > passed_bytes_ ? hbm_budget_bytes_ - passed_bytes_ : 0;
+    const std::uint64_t left =
+        hbm_budget_bytes_ > passed_bytes_ ? hbm_budget_bytes_ - passed_bytes_ : 0;
     hbm.set_limit(static_cast<std::uint32_t>(left / extent_bytes_));
 }
 
 void Device::note_kernel(KernelClass kind) noexcept {
     if (kind == KernelClass::kOptimizer) {
-        if (!after_optimizer_.load(std::memory_order_relaxed)) after_optimizer_.store(true, std::memory_order_relaxed);
+        if (!after_optimizer_.load(std::memory_order_relaxed))
+            after_optimizer_.store(true, std::memory_order_relaxed);
     } else if (kind == KernelClass::kCompute && after_optimizer_.load(std::memory_order_relaxed) &&
                after_optimizer_.exchange(false, std::memory_order_acq_rel)) {
-        counter(Counter::kSteps).store(boundary_.fetch_add(1, std::memory_order_acq_rel), std::memory_order_relaxed);
+        counter(Counter::kSteps)
+            .store(boundary_.fetch_add(1, std::memory_order_acq_rel), std::memory_order_relaxed);
     }
 }
 
@@ -327,7 +350,8 @@ std::uint64_t Device::available_bytes() noexcept {
     return (std::uint64_t{hbm.limit()} + dram.limit() - committed_extents_) * extent_bytes_;
 }
 
-// DRAM frames cost 10 ms each, so a thread makes them ahead: as many as commitments exceed HBM by, and a few.
+// DRAM frames cost 10 ms each, so a thread makes them ahead: as many as commitments exceed HBM by,
+// and a few.
 void Device::start_stocking() noexcept {
     if (!dram.usable()) return;
     sigset_t all;
@@ -348,7 +372,9 @@ void Device::start_stocking() noexcept {
     // The driver tears down at exit; a frame in the making then would crash it.
     std::atexit([] {
         stop.store(true, std::memory_order_release);
-        for (int i = 0; i < 100 && Device::active() != nullptr && !stopped.load(std::memory_order_acquire); ++i)
+        for (int i = 0;
+             i < 100 && Device::active() != nullptr && !stopped.load(std::memory_order_acquire);
+             ++i)
             nap_ns(1'000'000);
     });
 }
@@ -362,7 +388,8 @@ void Device::start_forced_moves(std::uint64_t seed) noexcept {
             state ^= state >> 7;
             state ^= state << 17;
             const auto used = ledger.extents_of(arena_, space_high_water() - arena_).last + 1;
-            if (!mover.swap_place(static_cast<std::uint32_t>(state % used))) nap_ns(static_cast<long>(state >> 50));
+            if (!mover.swap_place(static_cast<std::uint32_t>(state % used)))
+                nap_ns(static_cast<long>(state >> 50));
         }
     }).detach();
 }
@@ -370,7 +397,8 @@ void Device::start_forced_moves(std::uint64_t seed) noexcept {
 // Needs the ledger's lock.
 void Device::wake_stocking() noexcept {
     const std::uint32_t most = hbm.limit();
-    const std::uint32_t beyond = committed_extents_ > most ? committed_extents_ - most + kStockAhead : 0;
+    const std::uint32_t beyond =
+        committed_extents_ > most ? committed_extents_ - most + kStockAhead : 0;
     stock_target_.store(std::min(beyond, dram.limit()), std::memory_order_release);
 }
 

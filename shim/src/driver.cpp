@@ -1,4 +1,5 @@
-// Finding the real driver, resolving its functions on first use, and the two doors that hand out addresses.
+// Finding the real driver, resolving its functions on first use, and the two doors that hand out
+// addresses.
 #include "transit/driver.hpp"
 
 #include <dlfcn.h>
@@ -30,22 +31,25 @@ using Dlopen = void* (*)(const char*, int);
 void* g_driver = nullptr;
 std::once_flag g_driver_once;
 
-// What a caller of a machine without a driver sees: the code that NVIDIA's own stub library answers with.
+// What a caller of a machine without a driver sees: the code that NVIDIA's own stub library answers
+// with.
 CUresult no_driver() noexcept { return CUDA_ERROR_STUB_LIBRARY; }
 CUresult not_found() noexcept { return CUDA_ERROR_NOT_FOUND; }
 
 void* real_dlopen(const char* path) noexcept {
     if (transit_real_dlopen == nullptr) transit_real_dlopen = dlsym(RTLD_NEXT, "dlopen");
-    // By absolute path glibc compares file identity, so the driver's SONAME (the same as ours) does not matter.
+    // By absolute path glibc compares file identity, so the driver's SONAME (the same as ours) does
+    // not matter.
     return reinterpret_cast<Dlopen>(transit_real_dlopen)(path, RTLD_NOW | RTLD_LOCAL);
 }
 
 bool is_self(const char* path) noexcept {
     Dl_info info{};
-    struct stat ours {};
-    struct stat theirs {};
-    return dladdr(reinterpret_cast<void*>(&open_driver), &info) != 0 && stat(info.dli_fname, &ours) == 0 &&
-           stat(path, &theirs) == 0 && ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
+    struct stat ours{};
+    struct stat theirs{};
+    return dladdr(reinterpret_cast<void*>(&open_driver), &info) != 0 &&
+           stat(info.dli_fname, &ours) == 0 && stat(path, &theirs) == 0 &&
+           ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
 void* open_candidate(const char* path) noexcept {
@@ -54,11 +58,15 @@ void* open_candidate(const char* path) noexcept {
 
 void find_driver() noexcept {
     if ((g_driver = open_candidate(std::getenv("TRANSIT_REAL_LIBCUDA"))) != nullptr) return;
-    constexpr std::array kPlaces = {
-        "/usr/local/nvidia/lib64/libcuda.so.1", "/usr/local/nvidia/lib/libcuda.so.1",
-        "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1",
-        "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1", "/run/opengl-driver/lib/libcuda.so.1",
-        "/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1"};
+    constexpr std::array kPlaces = {"/usr/local/nvidia/lib64/libcuda.so.1",
+                                    "/usr/local/nvidia/lib/libcuda.so.1",
+                                    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+                                    "/usr/lib64/libcuda.so.1",
+                                    "/usr/lib/libcuda.so.1",
+                                    "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1",
+                                    "/run/opengl-driver/lib/libcuda.so.1",
+                                    "/usr/lib/wsl/lib/libcuda.so.1",
+                                    "/usr/local/cuda/compat/libcuda.so.1"};
     for (const char* place : kPlaces)
         if ((g_driver = open_candidate(place)) != nullptr) return;
 }
@@ -68,7 +76,8 @@ const std::unordered_map<void*, void*>& hooks_by_address() {
     static const auto* map = [] {
         auto* built = new std::unordered_map<void*, void*>;
         for (std::size_t i = 0; i < kHookCount; ++i)
-            if (void* real = dlsym(g_driver, kSymbolNames[kHooks[i].symbol])) built->emplace(real, kHooks[i].entry);
+            if (void* real = dlsym(g_driver, kSymbolNames[kHooks[i].symbol]))
+                built->emplace(real, kHooks[i].entry);
         return built;
     }();
     return *map;
@@ -103,7 +112,8 @@ void* transit_resolve(std::size_t index) {
     return entry;
 }
 
-// The name that dlopen is to look for instead of `name`: any libcuda becomes the name we are loaded under.
+// The name that dlopen is to look for instead of `name`: any libcuda becomes the name we are loaded
+// under.
 const char* transit_dlopen_name(const char* name) {
     using namespace transit;
     if (transit_real_dlopen == nullptr) transit_real_dlopen = dlsym(RTLD_NEXT, "dlopen");
@@ -111,20 +121,23 @@ const char* transit_dlopen_name(const char* name) {
     const char* slash = std::strrchr(name, '/');
     const char* base = slash == nullptr ? name : slash + 1;
     if (std::strcmp(base, "libcuda.so") != 0 && std::strcmp(base, "libcuda.so.1") != 0) return name;
-    // Without a driver the caller gets the loader's own "cannot open shared object file", as it would without us.
+    // Without a driver the caller gets the loader's own "cannot open shared object file", as it
+    // would without us.
     return open_driver() ? "libcuda.so.1" : "libcuda.so.1 (this machine has no NVIDIA driver)";
 }
 
 CUresult hook_cuGetProcAddress(const char* symbol, void** entry, int version, cuuint64_t flags) {
     const CUresult result = real_cuGetProcAddress(symbol, entry, version, flags);
-    if (result == CUDA_SUCCESS && entry != nullptr && *entry != nullptr) *entry = transit::substitute(*entry);
+    if (result == CUDA_SUCCESS && entry != nullptr && *entry != nullptr)
+        *entry = transit::substitute(*entry);
     return result;
 }
 
 CUresult hook_cuGetProcAddress_v2(const char* symbol, void** entry, int version, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult* status) {
     const CUresult result = real_cuGetProcAddress_v2(symbol, entry, version, flags, status);
-    if (result == CUDA_SUCCESS && entry != nullptr && *entry != nullptr) *entry = transit::substitute(*entry);
+    if (result == CUDA_SUCCESS && entry != nullptr && *entry != nullptr)
+        *entry = transit::substitute(*entry);
     return result;
 }
 

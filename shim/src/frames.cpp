@@ -4,6 +4,7 @@
 
 #include "transit/log.hpp"
 #include "transit/real.hpp"
+#include "transit/stats.hpp"
 
 namespace transit {
 
@@ -20,7 +21,8 @@ void AccessList::add(int device) {
 
 void AccessList::remove(int device) {
     const std::lock_guard lock(mutex_);
-    std::erase_if(devices_, [device](const CUmemAccessDesc& one) { return one.location.id == device; });
+    std::erase_if(devices_,
+                  [device](const CUmemAccessDesc& one) { return one.location.id == device; });
 }
 
 CUresult AccessList::apply(CUdeviceptr address, std::size_t bytes) const noexcept {
@@ -28,16 +30,19 @@ CUresult AccessList::apply(CUdeviceptr address, std::size_t bytes) const noexcep
     return real_cuMemSetAccess(address, bytes, devices_.data(), devices_.size());
 }
 
-FramePool::FramePool(CUmemLocation place, std::uint64_t extent_bytes, std::uint32_t most, const AccessList& access)
+FramePool::FramePool(CUmemLocation place, std::uint64_t extent_bytes, std::uint32_t most,
+                     const AccessList& access)
     : place_(place), extent_bytes_(extent_bytes), access_(access), limit_(most), handles_(most) {
     if (most == 0) return;
-    if (real_cuMemAddressReserve(&alias_base_, most * extent_bytes, extent_bytes, 0, 0) != CUDA_SUCCESS) {
+    if (real_cuMemAddressReserve(&alias_base_, most * extent_bytes, extent_bytes, 0, 0) !=
+        CUDA_SUCCESS) {
         alias_base_ = 0;
         limit_ = 0;
         return;
     }
     unused_.reserve(most);
-    for (std::uint32_t i = most; i > 0; --i) unused_.push_back(i - 1);
+    for (std::uint32_t i = most; i > 0; --i)
+        unused_.push_back(i - 1);
 }
 
 std::optional<std::uint32_t> FramePool::take_ready() noexcept {
@@ -68,8 +73,15 @@ void FramePool::give(std::uint32_t frame) noexcept {
     real_cuMemUnmap(alias(frame), extent_bytes_);
     real_cuMemRelease(handles_[frame]);
     made_.fetch_sub(1, std::memory_order_acq_rel);
+    count_bytes(-static_cast<std::int64_t>(extent_bytes_));
     const std::lock_guard lock(mutex_);
     unused_.push_back(frame);
+}
+
+void FramePool::count_bytes(std::int64_t delta) const noexcept {
+    const bool hbm = place_.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    add_with_peak(hbm ? Counter::kHbmBytes : Counter::kDramBytes,
+                  hbm ? Counter::kHbmPeakBytes : Counter::kDramPeakBytes, delta);
 }
 
 bool FramePool::make_ahead() noexcept {
@@ -80,7 +92,8 @@ bool FramePool::make_ahead() noexcept {
 }
 
 void FramePool::set_limit(std::uint32_t limit) noexcept {
-    limit_.store(std::min<std::uint32_t>(limit, static_cast<std::uint32_t>(handles_.size())), std::memory_order_release);
+    limit_.store(std::min<std::uint32_t>(limit, static_cast<std::uint32_t>(handles_.size())),
+                 std::memory_order_release);
     while (made() > this->limit()) {
         const auto frame = take_ready();
         if (!frame) return;
@@ -88,7 +101,8 @@ void FramePool::set_limit(std::uint32_t limit) noexcept {
     }
 }
 
-// Needs make_mutex_. A frame that cannot be mapped or reached is released again: nothing is half made.
+// Needs make_mutex_. A frame that cannot be mapped or reached is released again: nothing is half
+// made.
 std::optional<std::uint32_t> FramePool::make() noexcept {
     if (made() >= limit()) return std::nullopt;
     std::uint32_t slot = 0;
@@ -119,6 +133,7 @@ std::optional<std::uint32_t> FramePool::make() noexcept {
     }
     handles_[slot] = made_handle;
     made_.fetch_add(1, std::memory_order_acq_rel);
+    count_bytes(static_cast<std::int64_t>(extent_bytes_));
     return slot;
 }
 

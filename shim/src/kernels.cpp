@@ -10,18 +10,42 @@
 namespace transit {
 namespace {
 
-// Substrings of mangled names. PyTorch's fused optimizers are FusedOptimizerTensorListMetadata kernels; its foreach
-// ones are built from addcdiv, addcmul and lerp functors; the last names are DeepSpeed's and Apex's.
-constexpr std::array<std::string_view, 13> kOptimizers = {
-    "FusedOptimizer", "FusedAdam", "FusedSgd",     "FusedAdagrad",        "addcdiv",          "AddcDiv", "lerp",
-    "Lerp",           "PointwiseOp", "fused_adam", "multi_tensor_adam",   "multi_tensor_lamb", "MultiTensorSGD"};
-constexpr std::array<std::string_view, 16> kStreamers = {
-    "elementwise", "multi_tensor_apply", "CatArrayBatchedCopy", "chunk_cat",  "split_with_sizes", "copy_kernel",
-    "fill_kernel", "FillFunctor",        "reduce_kernel",       "distribution_nullary", "memcpy", "memset",
-    "foreach",     "sim_copy",           "sim_fill",            "sim_axpy"};
+// Substrings of mangled names. PyTorch's fused optimizers are FusedOptimizerTensorListMetadata
+// kernels; its foreach ones are built from addcdiv, addcmul and lerp functors; the last names are
+// DeepSpeed's and Apex's.
+constexpr std::array<std::string_view, 13> kOptimizers = {"FusedOptimizer",
+                                                          "FusedAdam",
+                                                          "FusedSgd",
+                                                          "FusedAdagrad",
+                                                          "addcdiv",
+                                                          "AddcDiv",
+                                                          "lerp",
+                                                          "Lerp",
+                                                          "PointwiseOp",
+                                                          "fused_adam",
+                                                          "multi_tensor_adam",
+                                                          "multi_tensor_lamb",
+                                                          "MultiTensorSGD"};
+constexpr std::array<std::string_view, 16> kStreamers = {"elementwise",
+                                                         "multi_tensor_apply",
+                                                         "CatArrayBatchedCopy",
+                                                         "chunk_cat",
+                                                         "split_with_sizes",
+                                                         "copy_kernel",
+                                                         "fill_kernel",
+                                                         "FillFunctor",
+                                                         "reduce_kernel",
+                                                         "distribution_nullary",
+                                                         "memcpy",
+                                                         "memset",
+                                                         "foreach",
+                                                         "sim_copy",
+                                                         "sim_fill",
+                                                         "sim_axpy"};
 // Grouped GEMM set-up kernels write the problem pointers that the GEMM then reads.
-constexpr std::array<std::string_view, 5> kTableBuilders = {"prepare_grouped_gemm", "setArray", "set_stride_and_ptr",
-                                                            "sim_build_table", "build_pointer_table"};
+constexpr std::array<std::string_view, 5> kTableBuilders = {"prepare_grouped_gemm", "setArray",
+                                                            "set_stride_and_ptr", "sim_build_table",
+                                                            "build_pointer_table"};
 
 template <std::size_t N>
 bool names_any(std::string_view name, const std::array<std::string_view, N>& parts) noexcept {
@@ -41,7 +65,8 @@ Registry& registry() noexcept {
     return *leaked;
 }
 
-// cudart hands a CUkernel to cuLaunchKernel; the driver then answers INVALID_HANDLE to the CUfunction getters.
+// cudart hands a CUkernel to cuLaunchKernel; the driver then answers INVALID_HANDLE to the
+// CUfunction getters.
 void read_layout(CUfunction function, KernelInfo& info) noexcept {
     const char* name = nullptr;
     CUkernel kernel = reinterpret_cast<CUkernel>(function);
@@ -65,7 +90,8 @@ void read_layout(CUfunction function, KernelInfo& info) noexcept {
             info.layout_known = result == CUDA_ERROR_INVALID_VALUE;
             return;
         }
-        info.parameters.push_back({static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes)});
+        info.parameters.push_back(
+            {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes)});
     }
 }
 
@@ -93,10 +119,13 @@ KernelClass classify(std::string_view name) noexcept {
 
 bool reaches_unseen(std::string_view name) noexcept {
     if (names_any(name, kTableBuilders)) return true;
-    // Itanium mangling: P is a pointer, K const; "PP", "PKP" and "PKPK" are pointers to pointers. A template argument
-    // list can hold them without meaning a parameter, so this errs towards touching too much.
-    const std::size_t parameters = name.rfind("Ev");  // the parameter list follows the function's own name
-    const std::string_view tail = parameters == std::string_view::npos ? name : name.substr(parameters + 2);
+    // Itanium mangling: P is a pointer, K const; "PP", "PKP" and "PKPK" are pointers to pointers. A
+    // template argument list can hold them without meaning a parameter, so this errs towards
+    // touching too much.
+    const std::size_t parameters =
+        name.rfind("Ev");  // the parameter list follows the function's own name
+    const std::string_view tail =
+        parameters == std::string_view::npos ? name : name.substr(parameters + 2);
     return tail.find("PP") != std::string_view::npos || tail.find("PKP") != std::string_view::npos;
 }
 
@@ -109,7 +138,8 @@ const KernelInfo& kernel_info(CUfunction function) noexcept {
     static thread_local std::array<Entry, 256> cache;
     Entry& entry = cache[(reinterpret_cast<std::uintptr_t>(function) >> 5) % cache.size()];
     const std::uint32_t generation = registry().generation.load(std::memory_order_acquire);
-    if (entry.function != function || entry.generation != generation) entry = {function, look_up(function), generation};
+    if (entry.function != function || entry.generation != generation)
+        entry = {function, look_up(function), generation};
     return *entry.info;
 }
 

@@ -17,11 +17,14 @@ public:
     void add(std::int64_t ns) noexcept {
         const auto bin = static_cast<std::size_t>(ns) / kBinNs;
         ++bins_[bin < bins_.size() ? bin : bins_.size() - 1];
-        counter(Counter::kHookNs).fetch_add(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
-        const std::uint64_t samples = counter(Counter::kHookSamples).fetch_add(1, std::memory_order_relaxed) + 1;
+        counter(Counter::kHookNs)
+            .fetch_add(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
+        const std::uint64_t samples =
+            counter(Counter::kHookSamples).fetch_add(1, std::memory_order_relaxed) + 1;
         if (samples % 64 != 0) return;
         counter(Counter::kHookP50Ns).store(quantile(samples / 2), std::memory_order_relaxed);
-        counter(Counter::kHookP99Ns).store(quantile(samples - samples / 100), std::memory_order_relaxed);
+        counter(Counter::kHookP99Ns)
+            .store(quantile(samples - samples / 100), std::memory_order_relaxed);
     }
 
 private:
@@ -47,13 +50,15 @@ void scan_words(Submission& work, const void* from, std::size_t bytes) noexcept 
     }
 }
 
-// {BUFFER_POINTER, p, BUFFER_SIZE, &n, END}: cuBLAS passes one buffer with its tensor maps and raw addresses.
+// {BUFFER_POINTER, p, BUFFER_SIZE, &n, END}: cuBLAS passes one buffer with its tensor maps and raw
+// addresses.
 void scan_extra(Submission& work, void** extra) noexcept {
     const void* buffer = nullptr;
     std::size_t bytes = 0;
     for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
         if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[1];
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) bytes = *static_cast<const std::size_t*>(extra[1]);
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            bytes = *static_cast<const std::size_t*>(extra[1]);
     }
     if (buffer != nullptr) scan_words(work, buffer, bytes);
 }
@@ -76,17 +81,19 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
                 Call&& call) noexcept {
     Device* device = Device::active();
     if (device == nullptr) return std::forward<Call>(call)();
-    const std::uint64_t number = counter(Counter::kLaunches).fetch_add(1, std::memory_order_relaxed);
+    const std::uint64_t number =
+        counter(Counter::kLaunches).fetch_add(1, std::memory_order_relaxed);
     const bool sampled = number % kSampleEvery == 0;
     const std::int64_t start = sampled ? now_ns() : 0;
     const KernelInfo& kernel = kernel_info(function);
     device->note_kernel(kernel.kind);
     Submission work(*device, stream, per_thread);
-    work.streaming(kernel.kind != KernelClass::kCompute);
     scan(work, kernel, params, extra);
-    if (work.names_any()) counter(Counter::kManagedLaunches).fetch_add(1, std::memory_order_relaxed);
+    if (work.names_any())
+        counter(Counter::kManagedLaunches).fetch_add(1, std::memory_order_relaxed);
     const bool compute = kernel.kind == KernelClass::kCompute;
-    if (const CUresult refused = work.open(compute ? Submission::Operands::kInHbm : Submission::Operands::kInPlace))
+    if (const CUresult refused =
+            work.open(compute ? Submission::Operands::kInHbm : Submission::Operands::kInPlace))
         return refused;
     if (work.in_dram()) {
         counter(Counter::kInPlaceLaunches).fetch_add(1, std::memory_order_relaxed);
@@ -105,42 +112,51 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
 
 extern "C" {
 
-CUresult hook_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                             unsigned shared_bytes, CUstream stream, void** params, void** extra) {
+CUresult hook_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                             unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream,
+                             void** params, void** extra) {
     return transit::launch(f, stream, false, params, extra, [&] {
         return real_cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra);
     });
 }
 
-CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                                  unsigned bz, unsigned shared_bytes, CUstream stream, void** params, void** extra) {
+CUresult hook_cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                  unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream,
+                                  void** params, void** extra) {
     return transit::launch(f, stream, true, params, extra, [&] {
-        return real_cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params, extra);
+        return real_cuLaunchKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params,
+                                        extra);
     });
 }
 
-CUresult hook_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
+CUresult hook_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                               void** extra) {
     return transit::launch(f, config->hStream, false, params, extra,
                            [&] { return real_cuLaunchKernelEx(config, f, params, extra); });
 }
 
-CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params, void** extra) {
+CUresult hook_cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** params,
+                                    void** extra) {
     return transit::launch(f, config->hStream, true, params, extra,
                            [&] { return real_cuLaunchKernelEx_ptsz(config, f, params, extra); });
 }
 
-CUresult hook_cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                                        unsigned bz, unsigned shared_bytes, CUstream stream, void** params) {
+CUresult hook_cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                        unsigned bx, unsigned by, unsigned bz,
+                                        unsigned shared_bytes, CUstream stream, void** params) {
     return transit::launch(f, stream, false, params, nullptr, [&] {
-        return real_cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params);
+        return real_cuLaunchCooperativeKernel(f, gx, gy, gz, bx, by, bz, shared_bytes, stream,
+                                              params);
     });
 }
 
-CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                             unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream,
+CUresult hook_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
+                                             unsigned bx, unsigned by, unsigned bz,
+                                             unsigned shared_bytes, CUstream stream,
                                              void** params) {
     return transit::launch(f, stream, true, params, nullptr, [&] {
-        return real_cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared_bytes, stream, params);
+        return real_cuLaunchCooperativeKernel_ptsz(f, gx, gy, gz, bx, by, bz, shared_bytes, stream,
+                                                   params);
     });
 }
 

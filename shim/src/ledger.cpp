@@ -12,10 +12,8 @@ bool starts_after(std::uint64_t address, const Block* block) { return address < 
 }  // namespace
 
 Ledger::Ledger(std::uint64_t base, std::uint32_t extents, std::uint64_t extent_bytes)
-    : base_(base),
-      span_(extents * extent_bytes),
-      extent_shift_(static_cast<unsigned>(std::countr_zero(extent_bytes))),
-      by_extent_(extents) {}
+    : base_(base), span_(extents * extent_bytes),
+      extent_shift_(static_cast<unsigned>(std::countr_zero(extent_bytes))), by_extent_(extents) {}
 
 ExtentRange Ledger::extents_of(std::uint64_t address, std::uint64_t bytes) const {
     const std::uint64_t offset = address - base_;
@@ -41,7 +39,8 @@ Allocation* Ledger::allocation_at(std::uint64_t address) {
     return found == allocations_.end() ? nullptr : &found->second;
 }
 
-std::optional<std::pair<std::uint64_t, Allocation>> Ledger::allocation_around(std::uint64_t address) const {
+std::optional<std::pair<std::uint64_t, Allocation>>
+Ledger::allocation_around(std::uint64_t address) const {
     auto after = allocations_.upper_bound(address);
     if (after == allocations_.begin()) return std::nullopt;
     --after;
@@ -57,7 +56,8 @@ void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born) {
     for (std::uint32_t e = owned->extents.first; e <= owned->extents.last; ++e) {
         std::vector<Block*>& here = by_extent_[e];
         if (here.empty()) born.push_back(e);
-        here.insert(std::upper_bound(here.begin(), here.end(), block.start, starts_after), owned.get());
+        here.insert(std::upper_bound(here.begin(), here.end(), block.start, starts_after),
+                    owned.get());
     }
     live_bytes_ += block.bytes;
     blocks_.emplace(block.start, std::move(owned));
@@ -82,7 +82,8 @@ std::optional<Block> Ledger::remove_block(std::uint64_t address, std::vector<std
     return removed;
 }
 
-void Ledger::remove_blocks(std::uint64_t address, std::uint64_t bytes, std::vector<std::uint32_t>& died) {
+void Ledger::remove_blocks(std::uint64_t address, std::uint64_t bytes,
+                           std::vector<std::uint32_t>& died) {
     auto at = blocks_.upper_bound(address);
     if (at != blocks_.begin() && std::prev(at)->second->end() > address) --at;
     while (at != blocks_.end() && at->first < address + bytes) {
@@ -112,15 +113,16 @@ void Ledger::add_table(std::uint64_t address, Table table) {
 
 std::size_t Ledger::drop_tables(std::uint64_t address, std::uint64_t bytes) {
     std::size_t dropped = 0;
-    for (auto at = tables_.lower_bound(address); at != tables_.end() && at->first + at->second.bytes <= address + bytes;
-         ++dropped) {
+    for (auto at = tables_.lower_bound(address);
+         at != tables_.end() && at->first + at->second.bytes <= address + bytes; ++dropped) {
         if (!contains(at->first)) --foreign_tables_;
         at = tables_.erase(at);
     }
     return dropped;
 }
 
-std::size_t Ledger::reach_of_tables(std::uint64_t address, std::uint64_t bytes, std::vector<ExtentRange>& out) const {
+std::size_t Ledger::reach_of_tables(std::uint64_t address, std::uint64_t bytes,
+                                    std::vector<ExtentRange>& out) const {
     std::size_t found = 0;
     auto at = tables_.upper_bound(address);
     if (at != tables_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > address) --at;

@@ -28,12 +28,15 @@ void log(LogLevel level, const char* format, ...) noexcept {
     const int head = std::snprintf(line, sizeof line, "transit[%d]: ", static_cast<int>(getpid()));
     va_list args;
     va_start(args, format);
-    int length = head + std::vsnprintf(line + head, sizeof line - static_cast<std::size_t>(head) - 1, format, args);
+    int length =
+        head +
+        std::vsnprintf(line + head, sizeof line - static_cast<std::size_t>(head) - 1, format, args);
     va_end(args);
     if (length > static_cast<int>(sizeof line) - 2) length = static_cast<int>(sizeof line) - 2;
     line[length++] = '\n';
     // One write a line, so that ranks sharing a terminal do not interleave inside it.
-    [[maybe_unused]] const auto written = write(STDERR_FILENO, line, static_cast<std::size_t>(length));
+    [[maybe_unused]] const auto written =
+        write(STDERR_FILENO, line, static_cast<std::size_t>(length));
 }
 
 }  // namespace transit

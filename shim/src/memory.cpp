@@ -69,28 +69,40 @@ CUresult answer(void* out, Value value) noexcept {
     return CUDA_SUCCESS;
 }
 
-// What the driver says of cuMemAlloc memory, wherever the frames are now. Its own answer would name the chunk (and
-// memory type HOST for one in DRAM), which makes programs dereference it on the CPU.
-CUresult managed_attribute(void* out, CUpointer_attribute attribute, CUdeviceptr address, const Place2& place,
-                           const Device& device) noexcept {
+// What the driver says of cuMemAlloc memory, wherever the frames are now. Its own answer would name
+// the chunk (and memory type HOST for one in DRAM), which makes programs dereference it on the CPU.
+CUresult managed_attribute(void* out, CUpointer_attribute attribute, CUdeviceptr address,
+                           const Place2& place, const Device& device) noexcept {
     switch (attribute) {
-        case CU_POINTER_ATTRIBUTE_CONTEXT: {
-            CUcontext context = nullptr;
-            real_cuCtxGetCurrent(&context);
-            return answer(out, context);
-        }
-        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return answer(out, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
-        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return answer(out, address);
-        case CU_POINTER_ATTRIBUTE_IS_MANAGED: return answer(out, 0U);
-        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return answer(out, device.ordinal());
-        case CU_POINTER_ATTRIBUTE_BUFFER_ID: return answer(out, static_cast<unsigned long long>(place.start));
-        case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return answer(out, 0U);
-        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return answer(out, place.start);
-        case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return answer(out, place.bytes);
-        case CU_POINTER_ATTRIBUTE_MAPPED: return answer(out, 1U);
-        case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return answer(out, 0U);
-        case CU_POINTER_ATTRIBUTE_HOST_POINTER: return CUDA_ERROR_INVALID_VALUE;
-        default: return real_cuPointerGetAttribute(out, attribute, address);
+    case CU_POINTER_ATTRIBUTE_CONTEXT: {
+        CUcontext context = nullptr;
+        real_cuCtxGetCurrent(&context);
+        return answer(out, context);
+    }
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        return answer(out, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return answer(out, address);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        return answer(out, 0U);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        return answer(out, device.ordinal());
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        return answer(out, static_cast<unsigned long long>(place.start));
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        return answer(out, 0U);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        return answer(out, place.start);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        return answer(out, place.bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        return answer(out, 1U);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return answer(out, 0U);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return real_cuPointerGetAttribute(out, attribute, address);
     }
 }
 
@@ -101,7 +113,8 @@ bool called_by_communication_library(const void* return_address) noexcept {
     if (dladdr(return_address, &info) == 0 || info.dli_fname == nullptr) return false;
     const char* slash = std::strrchr(info.dli_fname, '/');
     const char* base = slash == nullptr ? info.dli_fname : slash + 1;
-    for (const char* name : {"libnccl", "libnvshmem", "libucp", "libuct", "libucm", "libucs", "libtransit_sim_nccl"})
+    for (const char* name :
+         {"libnccl", "libnvshmem", "libucp", "libuct", "libucm", "libucs", "libtransit_sim_nccl"})
         if (std::strncmp(base, name, std::strlen(name)) == 0) return true;
     return false;
 }
@@ -113,7 +126,8 @@ extern "C" {
 CUresult hook_cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
     using namespace transit;
     if (out == nullptr || bytes == 0) return real_cuMemAlloc_v2(out, bytes);
-    if (called_by_communication_library(__builtin_return_address(0))) return pass_allocation(out, bytes);
+    if (called_by_communication_library(__builtin_return_address(0)))
+        return pass_allocation(out, bytes);
     attach_lifetimes();
     Device* device = Device::for_allocation();
     return device == nullptr ? pass_allocation(out, bytes) : device->allocate(out, bytes);
@@ -144,7 +158,8 @@ CUresult hook_cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
     using namespace transit;
     const CUresult result = real_cuDeviceTotalMem_v2(bytes, ordinal);
     Device* device = Device::active();
-    if (result == CUDA_SUCCESS && bytes != nullptr && device != nullptr && device->ordinal() == ordinal)
+    if (result == CUDA_SUCCESS && bytes != nullptr && device != nullptr &&
+        device->ordinal() == ordinal)
         *bytes = device->total_bytes();
     return result;
 }
@@ -163,21 +178,26 @@ CUresult hook_cuPointerGetAttribute(void* out, CUpointer_attribute attribute, CU
     return transit::managed_attribute(out, attribute, address, *place, *transit::Device::active());
 }
 
-CUresult hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** out, CUdeviceptr address) {
+CUresult hook_cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** out,
+                                     CUdeviceptr address) {
     const auto place = transit::allocation_around(address);
     if (!place || attributes == nullptr || out == nullptr)
         return real_cuPointerGetAttributes(count, attributes, out, address);
     for (unsigned i = 0; i < count; ++i) {
         // The plural form never fails for one attribute: what does not apply comes back as zero.
-        if (transit::managed_attribute(out[i], attributes[i], address, *place, *transit::Device::active()) != CUDA_SUCCESS)
-            std::memset(out[i], 0, attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ? sizeof(int) : sizeof(void*));
+        if (transit::managed_attribute(out[i], attributes[i], address, *place,
+                                       *transit::Device::active()) != CUDA_SUCCESS)
+            std::memset(out[i], 0,
+                        attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ? sizeof(int)
+                                                                         : sizeof(void*));
     }
     return CUDA_SUCCESS;
 }
 
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) {
     if (!transit::allocation_around(address)) return real_cuIpcGetMemHandle(handle, address);
-    transit::warn_once("the job exports device memory to another process (CUDA IPC), which Transit's memory cannot do; "
+    transit::warn_once("the job exports device memory to another process (CUDA IPC), which "
+                       "Transit's memory cannot do; "
                        "run that part without Transit, or share through the host");
     return CUDA_ERROR_NOT_SUPPORTED;
 }

@@ -1,4 +1,5 @@
-// Who gets the HBM frames: newly live extents, operands that must come in, and what makes room for them.
+// Who gets the HBM frames: newly live extents, operands that must come in, and what makes room for
+// them.
 #include "transit/mover.hpp"
 
 #include <algorithm>
@@ -23,7 +24,10 @@ constexpr long kPollNs = 20'000;
 class Timed {
 public:
     explicit Timed(Counter counter) : counter_(counter), start_(now_ns()) {}
-    ~Timed() { counter(counter_).fetch_add(static_cast<std::uint64_t>(now_ns() - start_), std::memory_order_relaxed); }
+    ~Timed() {
+        counter(counter_).fetch_add(static_cast<std::uint64_t>(now_ns() - start_),
+                                    std::memory_order_relaxed);
+    }
     Timed(const Timed&) = delete;
     Timed& operator=(const Timed&) = delete;
 
@@ -39,7 +43,8 @@ class Mover::Keep {
 public:
     explicit Keep(const std::vector<ExtentRange>* ranges) : ranges_(ranges) {}
     bool holds(std::uint32_t extent) const {
-        return ranges_ != nullptr && std::any_of(ranges_->begin(), ranges_->end(), [extent](ExtentRange r) {
+        return ranges_ != nullptr &&
+               std::any_of(ranges_->begin(), ranges_->end(), [extent](ExtentRange r) {
                    return r.first <= extent && extent <= r.last;
                });
     }
@@ -48,15 +53,18 @@ private:
     const std::vector<ExtentRange>* ranges_;
 };
 
-FramePool& Mover::pool(Place place) noexcept { return place == Place::kHbm ? device_.hbm : device_.dram; }
+FramePool& Mover::pool(Place place) noexcept {
+    return place == Place::kHbm ? device_.hbm : device_.dram;
+}
 
 bool Mover::idle(const Extent& extent) const noexcept {
     return !has_tickets(extent.word.load(std::memory_order_seq_cst)) &&
            !has_tickets(device_.everything.word.load(std::memory_order_seq_cst)) &&
            device_.streams.passed(extent.touch.streams.load(std::memory_order_acquire),
                                   extent.touch.sequence.load(std::memory_order_acquire)) &&
-           device_.streams.passed(device_.everything.touch.streams.load(std::memory_order_acquire),
-                                  device_.everything.touch.sequence.load(std::memory_order_acquire));
+           device_.streams.passed(
+               device_.everything.touch.streams.load(std::memory_order_acquire),
+               device_.everything.touch.sequence.load(std::memory_order_acquire));
 }
 
 // Needs the ledger's lock. Transient memory stays put: its scan has not been shown to be complete.
@@ -64,10 +72,11 @@ bool Mover::may_move(std::uint32_t extent) noexcept {
     if (device_.extents[extent].pins.load(std::memory_order_acquire) != 0) return false;
     const std::uint32_t boundary = device_.boundary();
     const auto& blocks = device_.ledger.blocks_in(extent);
-    return !blocks.empty() && std::all_of(blocks.begin(), blocks.end(), [boundary](const Block* block) {
-        // Without lifetimes a block is a whole segment, which outlives steps whatever is in it: only one that no
-        // compute kernel has ever named (optimizer states) is known to be persistent.
-        return block->born_boundary < boundary && (block->lifetime_known || block->compute_touches == 0);
+    return !blocks.empty() &&
+           std::all_of(blocks.begin(), blocks.end(), [boundary](const Block* block) {
+               // Without lifetimes a block is a whole segment, transient contents included: one that a table has listed may
+        // hold what kernels reach unseen, and stays (docs/decisions/0003).
+        return block->born_boundary < boundary && (block->lifetime_known || !block->listed);
     });
 }
 
@@ -116,7 +125,8 @@ std::uint32_t Mover::live_in_hbm() noexcept {
     const std::lock_guard lock(device_.ledger_mutex);
     std::uint32_t count = 0;
     for (std::uint32_t e = 0; e < device_.extent_count; ++e)
-        if (device_.ledger.live(e) && place_of(device_.extents[e].word.load(std::memory_order_relaxed)) == Place::kHbm)
+        if (device_.ledger.live(e) &&
+            place_of(device_.extents[e].word.load(std::memory_order_relaxed)) == Place::kHbm)
             ++count;
     return count;
 }
@@ -126,8 +136,8 @@ bool Mover::dead_memory_will_pass() noexcept {
     const std::lock_guard lock(device_.ledger_mutex);
     for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
         const Extent& extent = device_.extents[e];
-        if (place_of(extent.word.load(std::memory_order_relaxed)) == Place::kHbm && !device_.ledger.live(e) &&
-            extent.pins.load(std::memory_order_relaxed) == 0)
+        if (place_of(extent.word.load(std::memory_order_relaxed)) == Place::kHbm &&
+            !device_.ledger.live(e) && extent.pins.load(std::memory_order_relaxed) == 0)
             return true;
     }
     return false;
@@ -147,7 +157,8 @@ std::vector<std::uint32_t> Mover::frames_for(std::uint32_t count, const Keep& ke
         device_.streams.poll();
         if (drop_dead(missing) > 0) continue;
         const FrameDemand demand{live_in_hbm(), count, device_.hbm.limit()};
-        if (const std::uint32_t leave = must_leave(demand); leave > 0 && offload(std::min(leave, missing), keep) > 0)
+        if (const std::uint32_t leave = must_leave(demand);
+            leave > 0 && offload(std::min(leave, missing), keep) > 0)
             continue;
         if (!dead_memory_will_pass()) break;
         device_.streams.flush(~std::uint64_t{0});
@@ -162,15 +173,17 @@ std::vector<std::uint32_t> Mover::frames_for(std::uint32_t count, const Keep& ke
 // Once: the user asked for less HBM than the job's transient memory needs at once.
 void Mover::settle_budget_advice(std::uint32_t wanted) noexcept {
     // Sixteen extents of reserve: for the small allocations and the moves in flight.
-    const std::uint64_t bytes = (std::uint64_t{live_in_hbm()} + wanted + 16) * device_.extent_bytes();
+    const std::uint64_t bytes =
+        (std::uint64_t{live_in_hbm()} + wanted + 16) * device_.extent_bytes();
     std::uint64_t seen = counter(Counter::kSmallestBudgetBytes).load(std::memory_order_relaxed);
     if (bytes <= seen) return;
     counter(Counter::kSmallestBudgetBytes).store(bytes, std::memory_order_relaxed);
     char sentence[200];
-    std::snprintf(sentence, sizeof sentence,
-                  "the HBM budget is below what this job uses at once: it runs, partly from DRAM and slowly; "
-                  "try --hbm %.2fGiB or more",
-                  static_cast<double>(bytes) / (1 << 30));
+    std::snprintf(
+        sentence, sizeof sentence,
+        "the HBM budget is below what this job uses at once: it runs, partly from DRAM and slowly; "
+        "try --hbm %.2fGiB or more",
+        static_cast<double>(bytes) / (1 << 30));
     if (seen == 0) warn_once(sentence);
 }
 
@@ -181,13 +194,15 @@ std::uint32_t Mover::drop_dead(std::uint32_t count) noexcept {
         for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
             const Extent& extent = device_.extents[e];
             const std::uint64_t word = extent.word.load(std::memory_order_relaxed);
-            if (place_of(word) == Place::kNone || device_.ledger.live(e) || extent.pins.load() != 0) continue;
+            if (place_of(word) == Place::kNone || device_.ledger.live(e) || extent.pins.load() != 0)
+                continue;
             candidates.push_back({e, extent.touch.sequence.load(std::memory_order_relaxed)});
         }
     }
     std::uint32_t gained = 0;
     for (std::uint32_t e : least_recently_touched(std::move(candidates), ~std::size_t{0})) {
-        const bool hbm = place_of(device_.extents[e].word.load(std::memory_order_relaxed)) == Place::kHbm;
+        const bool hbm =
+            place_of(device_.extents[e].word.load(std::memory_order_relaxed)) == Place::kHbm;
         if (drop(e) && hbm && ++gained == count) break;
     }
     return gained;
@@ -217,7 +232,8 @@ void Mover::bring_in(const std::vector<ExtentRange>& ranges) noexcept {
     std::vector<std::uint32_t> wanted;
     for (const ExtentRange range : ranges)
         for (std::uint32_t e = range.first; e <= range.last; ++e)
-            if (place_of(device_.extents[e].word.load(std::memory_order_acquire)) == Place::kDram) wanted.push_back(e);
+            if (place_of(device_.extents[e].word.load(std::memory_order_acquire)) == Place::kDram)
+                wanted.push_back(e);
     std::sort(wanted.begin(), wanted.end());
     wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
     if (wanted.empty()) return;
@@ -260,12 +276,14 @@ bool Mover::wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t li
 void Mover::wait_unclaimed(const Extent& extent) noexcept {
     if (!claimed(extent.word.load(std::memory_order_acquire))) return;
     const Timed timed(Counter::kWaitClaimNs);
-    while (claimed(extent.word.load(std::memory_order_acquire))) nap_ns(kPollNs);
+    while (claimed(extent.word.load(std::memory_order_acquire)))
+        nap_ns(kPollNs);
 }
 
 void Mover::wait_no_claims() noexcept {
     const Timed timed(Counter::kWaitClaimNs);
-    while (claims_open()) nap_ns(kPollNs);
+    while (claims_open())
+        nap_ns(kPollNs);
 }
 
 }  // namespace transit

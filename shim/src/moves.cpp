@@ -10,7 +10,8 @@
 namespace transit {
 namespace {
 
-constexpr std::size_t kFlights = 8;  // copies queued ahead of the remaps: enough to keep the copy engine busy
+constexpr std::size_t kFlights =
+    8;  // copies queued ahead of the remaps: enough to keep the copy engine busy
 
 constexpr std::uint64_t place_delta(Place from, Place to) {
     return static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from);
@@ -39,7 +40,8 @@ bool Mover::map(std::uint32_t e, Place place, std::uint32_t frame) noexcept {
     }
     if (result != CUDA_SUCCESS) {
         pool(place).give(frame);
-        log(LogLevel::kWarn, "mapping an extent failed with driver error %d", static_cast<int>(result));
+        log(LogLevel::kWarn, "mapping an extent failed with driver error %d",
+            static_cast<int>(result));
         return false;
     }
     device_.extents[e].frame = frame;
@@ -55,12 +57,15 @@ bool Mover::drop(std::uint32_t e) noexcept {
     const Place place = place_of(word);
     if (place == Place::kNone || claimed(word) || has_tickets(word)) return false;
     claims_.fetch_add(1, std::memory_order_seq_cst);
-    bool dropped = extent.word.compare_exchange_strong(word, word | kClaimed, std::memory_order_seq_cst);
+    bool dropped =
+        extent.word.compare_exchange_strong(word, word | kClaimed, std::memory_order_seq_cst);
     if (dropped) {
         const std::lock_guard lock(device_.ledger_mutex);
-        // Whoever revives it from here on finds no place and queues it for a frame, behind the mover's lock.
+        // Whoever revives it from here on finds no place and queues it for a frame, behind the
+        // mover's lock.
         dropped = (place == Place::kDram || !device_.ledger.live(e)) && idle(extent);
-        extent.word.fetch_add(dropped ? place_delta(place, Place::kNone) : std::uint64_t{0} - kClaimed,
+        extent.word.fetch_add(dropped ? place_delta(place, Place::kNone)
+                                      : std::uint64_t{0} - kClaimed,
                               std::memory_order_seq_cst);
     }
     if (dropped) {
@@ -68,7 +73,8 @@ bool Mover::drop(std::uint32_t e) noexcept {
         extent.word.fetch_sub(kClaimed, std::memory_order_seq_cst);
         pool(place).give(extent.frame);
         counter(Counter::kDrops).fetch_add(1, std::memory_order_relaxed);
-        counter(Counter::kDroppedBytes).fetch_add(device_.extent_bytes(), std::memory_order_relaxed);
+        counter(Counter::kDroppedBytes)
+            .fetch_add(device_.extent_bytes(), std::memory_order_relaxed);
     }
     claims_.fetch_sub(1, std::memory_order_seq_cst);
     return dropped;
@@ -85,15 +91,16 @@ bool Mover::start(std::uint32_t e, Place to, Flight& flight) noexcept {
     flight.extent = e;
     flight.frame = *frame;
     const CUstream stream = to == Place::kDram ? out_ : in_;
-    if (real_cuMemcpyAsync(pool(to).alias(*frame), pool(from).alias(extent.frame), device_.extent_bytes(), stream) ==
-            CUDA_SUCCESS &&
+    if (real_cuMemcpyAsync(pool(to).alias(*frame), pool(from).alias(extent.frame),
+                           device_.extent_bytes(), stream) == CUDA_SUCCESS &&
         real_cuEventRecord(flight.copied, stream) == CUDA_SUCCESS)
         return true;
     pool(to).give(*frame);
     return false;
 }
 
-bool Mover::remap(std::uint32_t e, CUmemGenericAllocationHandle to, CUmemGenericAllocationHandle back) noexcept {
+bool Mover::remap(std::uint32_t e, CUmemGenericAllocationHandle to,
+                  CUmemGenericAllocationHandle back) noexcept {
     const CUdeviceptr address = device_.address_of(e);
     const std::uint64_t bytes = device_.extent_bytes();
     if (real_cuMemUnmap(address, bytes) != CUDA_SUCCESS) return false;
@@ -102,10 +109,12 @@ bool Mover::remap(std::uint32_t e, CUmemGenericAllocationHandle to, CUmemGeneric
         real_cuMemUnmap(address, bytes);
     }
     // The old frame still holds the same bytes: put it back.
-    if (real_cuMemMap(address, bytes, 0, back, 0) == CUDA_SUCCESS && device_.access.apply(address, bytes) == CUDA_SUCCESS)
+    if (real_cuMemMap(address, bytes, 0, back, 0) == CUDA_SUCCESS &&
+        device_.access.apply(address, bytes) == CUDA_SUCCESS)
         return false;
-    log(LogLevel::kWarn, "the driver refuses to map memory back after a failed move; ending the process, "
-                         "since going on would fault or compute on missing data");
+    log(LogLevel::kWarn,
+        "the driver refuses to map memory back after a failed move; ending the process, "
+        "since going on would fault or compute on missing data");
     std::abort();
 }
 
@@ -116,14 +125,17 @@ bool Mover::finish(const Flight& flight, Place to) noexcept {
     claims_.fetch_add(1, std::memory_order_seq_cst);
     std::uint64_t expected = flight.word;
     // The same word means the same version: no ticket was taken since the copy began.
-    moved = moved && extent.word.compare_exchange_strong(expected, flight.word | kClaimed, std::memory_order_seq_cst);
+    moved = moved && extent.word.compare_exchange_strong(expected, flight.word | kClaimed,
+                                                         std::memory_order_seq_cst);
     if (moved) {
-        moved = device_.everything.word.load(std::memory_order_seq_cst) == flight.everything &&
-                extent.pins.load(std::memory_order_seq_cst) == 0 &&
-                remap(flight.extent, pool(to).handle(flight.frame), pool(from).handle(extent.frame));
+        moved =
+            device_.everything.word.load(std::memory_order_seq_cst) == flight.everything &&
+            extent.pins.load(std::memory_order_seq_cst) == 0 &&
+            remap(flight.extent, pool(to).handle(flight.frame), pool(from).handle(extent.frame));
         const std::uint32_t left = moved ? extent.frame : flight.frame;
         if (moved) extent.frame = flight.frame;
-        extent.word.fetch_add((moved ? place_delta(from, to) : 0) - kClaimed, std::memory_order_seq_cst);
+        extent.word.fetch_add((moved ? place_delta(from, to) : 0) - kClaimed,
+                              std::memory_order_seq_cst);
         pool(moved ? from : to).give(left);
     } else {
         pool(to).give(flight.frame);
@@ -131,8 +143,10 @@ bool Mover::finish(const Flight& flight, Place to) noexcept {
     claims_.fetch_sub(1, std::memory_order_seq_cst);
     const bool out = to == Place::kDram;
     if (moved) {
-        counter(out ? Counter::kOffloads : Counter::kPrefetches).fetch_add(1, std::memory_order_relaxed);
-        counter(out ? Counter::kOffloadBytes : Counter::kPrefetchBytes).fetch_add(device_.extent_bytes());
+        counter(out ? Counter::kOffloads : Counter::kPrefetches)
+            .fetch_add(1, std::memory_order_relaxed);
+        counter(out ? Counter::kOffloadBytes : Counter::kPrefetchBytes)
+            .fetch_add(device_.extent_bytes());
     } else {
         counter(Counter::kAbortedMoves).fetch_add(1, std::memory_order_relaxed);
     }
@@ -148,7 +162,8 @@ std::uint32_t Mover::move(const std::vector<std::uint32_t>& extents, Place to) n
             flights[flying].copied = events_[flying];
             if (start(extents[next], to, flights[flying])) ++flying;
         }
-        for (std::size_t i = 0; i < flying; ++i) moved += finish(flights[i], to) ? 1 : 0;
+        for (std::size_t i = 0; i < flying; ++i)
+            moved += finish(flights[i], to) ? 1 : 0;
     }
     return moved;
 }

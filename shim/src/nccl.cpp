@@ -1,6 +1,7 @@
 // Collectives, by name: their kernels read buffers whose addresses no launch parameter shows.
 //
-// A collective inside a group is only submitted when the outermost group ends, so its tickets stay open until then.
+// A collective inside a group is only submitted when the outermost group ends, so its tickets stay
+// open until then.
 #include <dlfcn.h>
 
 #include <array>
@@ -23,11 +24,13 @@ void* real_nccl(const char* name) noexcept {
 }
 
 constexpr int kNcclSystemError = 2;  // ncclSystemError: what a missing symbol amounts to
-constexpr std::array<std::size_t, 12> kTypeBytes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};  // ncclDataType_t, by value
+constexpr std::array<std::size_t, 12> kTypeBytes = {1, 1, 4, 4, 8, 8,
+                                                    2, 4, 8, 2, 1, 1};  // ncclDataType_t, by value
 
 std::size_t bytes_of(int type) noexcept {
-    return type >= 0 && static_cast<std::size_t>(type) < kTypeBytes.size() ? kTypeBytes[static_cast<std::size_t>(type)]
-                                                                            : 8;
+    return type >= 0 && static_cast<std::size_t>(type) < kTypeBytes.size()
+               ? kTypeBytes[static_cast<std::size_t>(type)]
+               : 8;
 }
 
 struct Waiting {
@@ -38,8 +41,8 @@ struct Waiting {
 thread_local int t_group_depth = 0;
 thread_local std::vector<Waiting>* t_waiting = nullptr;
 
-// Buffers of a group that has not ended: pinned in place by a touch of everything would stop all moves, so the
-// touches are replayed when the group ends, and the group's end is bracketed by them.
+// Buffers of a group that has not ended: pinned in place by a touch of everything would stop all
+// moves, so the touches are replayed when the group ends, and the group's end is bracketed by them.
 int submit_group(int (*end)()) noexcept {
     Device* device = Device::active();
     if (device == nullptr || t_waiting == nullptr || t_waiting->empty()) return end();
@@ -52,8 +55,10 @@ int submit_group(int (*end)()) noexcept {
         auto work = std::make_unique<Submission>(*device, one.stream, false);
         for (const Waiting& other : waiting)
             if (other.stream == one.stream)
-                for (const Span& span : other.spans) work->range(span.address, span.bytes);
-        if (work->open(Submission::Operands::kInHbm) == CUDA_SUCCESS) open.push_back(std::move(work));
+                for (const Span& span : other.spans)
+                    work->range(span.address, span.bytes);
+        if (work->open(Submission::Operands::kInHbm) == CUDA_SUCCESS)
+            open.push_back(std::move(work));
     }
     const int result = end();
     while (!open.empty()) {  // nested submissions end in the reverse order
@@ -74,7 +79,8 @@ int collective(CUstream stream, std::vector<Span> spans, Call&& call) noexcept {
         return call();
     }
     Submission work(*device, stream, false);
-    for (const Span& span : spans) work.range(span.address, span.bytes);
+    for (const Span& span : spans)
+        work.range(span.address, span.bytes);
     if (work.open(Submission::Operands::kInHbm) != CUDA_SUCCESS) return kNcclSystemError;
     const int result = call();
     work.close();
@@ -105,71 +111,85 @@ using transit::span;
 
 extern "C" {
 
-__attribute__((visibility("default"))) int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int op,
+__attribute__((visibility("default"))) int ncclAllReduce(const void* from, void* to,
+                                                         std::size_t count, int type, int op,
                                                          void* communicator, CUstream stream) {
     static const auto real =
-        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclAllReduce");
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>(
+            "ncclAllReduce");
     if (real == nullptr) return transit::kNcclSystemError;
     return collective(stream, {span(from, count, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, op, communicator, stream); });
 }
 
-__attribute__((visibility("default"))) int ncclReduce(const void* from, void* to, std::size_t count, int type, int op,
-                                                      int root, void* communicator, CUstream stream) {
+__attribute__((visibility("default"))) int ncclReduce(const void* from, void* to, std::size_t count,
+                                                      int type, int op, int root,
+                                                      void* communicator, CUstream stream) {
     static const auto real =
-        resolved<int (*)(const void*, void*, std::size_t, int, int, int, void*, CUstream)>("ncclReduce");
+        resolved<int (*)(const void*, void*, std::size_t, int, int, int, void*, CUstream)>(
+            "ncclReduce");
     if (real == nullptr) return transit::kNcclSystemError;
     return collective(stream, {span(from, count, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, op, root, communicator, stream); });
 }
 
-__attribute__((visibility("default"))) int ncclBroadcast(const void* from, void* to, std::size_t count, int type,
-                                                         int root, void* communicator, CUstream stream) {
+__attribute__((visibility("default"))) int ncclBroadcast(const void* from, void* to,
+                                                         std::size_t count, int type, int root,
+                                                         void* communicator, CUstream stream) {
     static const auto real =
-        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclBroadcast");
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>(
+            "ncclBroadcast");
     if (real == nullptr) return transit::kNcclSystemError;
     return collective(stream, {span(from, count, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, root, communicator, stream); });
 }
 
-__attribute__((visibility("default"))) int ncclBcast(void* buffer, std::size_t count, int type, int root,
-                                                     void* communicator, CUstream stream) {
-    static const auto real = resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclBcast");
+__attribute__((visibility("default"))) int ncclBcast(void* buffer, std::size_t count, int type,
+                                                     int root, void* communicator,
+                                                     CUstream stream) {
+    static const auto real =
+        resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclBcast");
     if (real == nullptr) return transit::kNcclSystemError;
     return collective(stream, {span(buffer, count, type)},
                       [&] { return real(buffer, count, type, root, communicator, stream); });
 }
 
-__attribute__((visibility("default"))) int ncclAllGather(const void* from, void* to, std::size_t count, int type,
+__attribute__((visibility("default"))) int ncclAllGather(const void* from, void* to,
+                                                         std::size_t count, int type,
                                                          void* communicator, CUstream stream) {
-    static const auto real = resolved<int (*)(const void*, void*, std::size_t, int, void*, CUstream)>("ncclAllGather");
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, void*, CUstream)>("ncclAllGather");
     if (real == nullptr) return transit::kNcclSystemError;
     const auto ranks = static_cast<std::size_t>(transit::ranks_of(communicator));
     return collective(stream, {span(from, count, type), span(to, count * ranks, type)},
                       [&] { return real(from, to, count, type, communicator, stream); });
 }
 
-__attribute__((visibility("default"))) int ncclReduceScatter(const void* from, void* to, std::size_t count, int type,
-                                                             int op, void* communicator, CUstream stream) {
+__attribute__((visibility("default"))) int ncclReduceScatter(const void* from, void* to,
+                                                             std::size_t count, int type, int op,
+                                                             void* communicator, CUstream stream) {
     static const auto real =
-        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclReduceScatter");
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>(
+            "ncclReduceScatter");
     if (real == nullptr) return transit::kNcclSystemError;
     const auto ranks = static_cast<std::size_t>(transit::ranks_of(communicator));
     return collective(stream, {span(from, count * ranks, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, op, communicator, stream); });
 }
 
-__attribute__((visibility("default"))) int ncclSend(const void* from, std::size_t count, int type, int peer,
-                                                    void* communicator, CUstream stream) {
-    static const auto real = resolved<int (*)(const void*, std::size_t, int, int, void*, CUstream)>("ncclSend");
+__attribute__((visibility("default"))) int ncclSend(const void* from, std::size_t count, int type,
+                                                    int peer, void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, std::size_t, int, int, void*, CUstream)>("ncclSend");
     if (real == nullptr) return transit::kNcclSystemError;
     return collective(stream, {span(from, count, type)},
                       [&] { return real(from, count, type, peer, communicator, stream); });
 }
 
-__attribute__((visibility("default"))) int ncclRecv(void* to, std::size_t count, int type, int peer, void* communicator,
-                                                    CUstream stream) {
-    static const auto real = resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclRecv");
+__attribute__((visibility("default"))) int ncclRecv(void* to, std::size_t count, int type, int peer,
+                                                    void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclRecv");
     if (real == nullptr) return transit::kNcclSystemError;
     return collective(stream, {span(to, count, type)},
                       [&] { return real(to, count, type, peer, communicator, stream); });

@@ -46,7 +46,8 @@ Options read() noexcept {
     }
     out.extent_bytes = number("TRANSIT_EXTENT_BYTES", kDefaultExtentBytes);
     if (out.extent_bytes < kMinExtentBytes || !std::has_single_bit(out.extent_bytes)) {
-        log(LogLevel::kWarn, "TRANSIT_EXTENT_BYTES must be a power of two of at least 2 MiB; using 32 MiB");
+        log(LogLevel::kWarn,
+            "TRANSIT_EXTENT_BYTES must be a power of two of at least 2 MiB; using 32 MiB");
         out.extent_bytes = kDefaultExtentBytes;
     }
     if (const char* text = std::getenv("TRANSIT_RUN_DIR")) out.run_dir = text;

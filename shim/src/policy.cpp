@@ -5,12 +5,14 @@
 
 namespace transit {
 
-std::vector<std::uint32_t> least_recently_touched(std::vector<Candidate> candidates, std::size_t count) {
+std::vector<std::uint32_t> least_recently_touched(std::vector<Candidate> candidates,
+                                                  std::size_t count) {
     std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
         return std::tie(a.last_touch, a.extent) < std::tie(b.last_touch, b.extent);
     });
     std::vector<std::uint32_t> chosen;
-    for (std::size_t i = 0; i < std::min(count, candidates.size()); ++i) chosen.push_back(candidates[i].extent);
+    for (std::size_t i = 0; i < std::min(count, candidates.size()); ++i)
+        chosen.push_back(candidates[i].extent);
     return chosen;
 }
 

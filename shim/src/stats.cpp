@@ -1,5 +1,5 @@
-// The statistics file. Its reader treats it as untrusted; its writer never fails the job: without a folder, or on a
-// full disk, the counters live in anonymous memory and only the summary is lost.
+// The statistics file. Its reader treats it as untrusted; its writer never fails the job: without a
+// folder, or on a full disk, the counters live in anonymous memory and only the summary is lost.
 #include "transit/stats.hpp"
 
 #include <fcntl.h>
@@ -62,7 +62,8 @@ File* map_file() noexcept {
 }
 
 void mark_orderly_exit() noexcept {
-    if (g_file != nullptr && g_file->header.pid == static_cast<std::uint32_t>(getpid())) g_file->header.state = 2;
+    if (g_file != nullptr && g_file->header.pid == static_cast<std::uint32_t>(getpid()))
+        g_file->header.state = 2;
 }
 
 }  // namespace
@@ -76,7 +77,8 @@ void open_stats() noexcept {
     std::memcpy(file->header.magic, "TRANSITS", 8);
     file->header.version = 1;
     file->header.pid = static_cast<std::uint32_t>(getpid());
-    file->header.local_rank = rank == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(rank, nullptr, 10));
+    file->header.local_rank =
+        rank == nullptr ? 0 : static_cast<std::uint32_t>(std::strtoul(rank, nullptr, 10));
     file->header.counters = kCounters;
     file->header.names = kNames;
     file->header.state = 1;
@@ -120,7 +122,8 @@ void warn_once(const char* sentence) noexcept {
     if (g_file != nullptr) {
         const std::lock_guard lock(g_names_mutex);
         for (const NameRow& row : g_file->names)
-            if (std::strcmp(row.kind, "warning") == 0 && std::strncmp(row.name, sentence, sizeof row.name - 1) == 0)
+            if (std::strcmp(row.kind, "warning") == 0 &&
+                std::strncmp(row.name, sentence, sizeof row.name - 1) == 0)
                 return;
     }
     log(LogLevel::kWarn, "%s", sentence);

@@ -8,19 +8,22 @@ namespace {
 
 template <typename Call>
 CUresult begin_capture(Call&& call) noexcept {
-    // Counted before the call: from its return on, no event of ours may be recorded on a captured stream.
+    // Counted before the call: from its return on, no event of ours may be recorded on a captured
+    // stream.
     capture_began();
     const CUresult result = std::forward<Call>(call)();
     if (result != CUDA_SUCCESS) capture_ended();
     return result;
 }
 
-// An end that fails (an invalidated capture) ends it too, except where the stream was not capturing at all.
+// An end that fails (an invalidated capture) ends it too, except where the stream was not capturing
+// at all.
 template <typename Call>
 CUresult end_capture(Call&& call) noexcept {
     const CUresult result = std::forward<Call>(call)();
     if (result != CUDA_ERROR_ILLEGAL_STATE && result != CUDA_ERROR_INVALID_HANDLE &&
-        result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED && result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+        result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED &&
+        result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
         capture_ended();
     return result;
 }
@@ -47,15 +50,22 @@ CUresult hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
     return transit::begin_capture([&] { return real_cuStreamBeginCapture_v2_ptsz(stream, mode); });
 }
-CUresult hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
-                                          const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode) {
-    return transit::begin_capture(
-        [&] { return real_cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, count, mode); });
+CUresult hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+                                          const CUgraphNode* dependencies,
+                                          const CUgraphEdgeData* data, size_t count,
+                                          CUstreamCaptureMode mode) {
+    return transit::begin_capture([&] {
+        return real_cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, count, mode);
+    });
 }
-CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* dependencies,
-                                               const CUgraphEdgeData* data, size_t count, CUstreamCaptureMode mode) {
-    return transit::begin_capture(
-        [&] { return real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, count, mode); });
+CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+                                               const CUgraphNode* dependencies,
+                                               const CUgraphEdgeData* data, size_t count,
+                                               CUstreamCaptureMode mode) {
+    return transit::begin_capture([&] {
+        return real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, count,
+                                                     mode);
+    });
 }
 CUresult hook_cuStreamEndCapture(CUstream stream, CUgraph* graph) {
     return transit::end_capture([&] { return real_cuStreamEndCapture(stream, graph); });

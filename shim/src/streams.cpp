@@ -18,7 +18,9 @@ std::uint64_t thread_key() noexcept {
 
 std::uint64_t key_of(CUstream stream, bool per_thread) noexcept {
     if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread)) return thread_key();
-    return stream == nullptr || stream == CU_STREAM_LEGACY ? 1 : reinterpret_cast<std::uint64_t>(stream);
+    return stream == nullptr || stream == CU_STREAM_LEGACY
+               ? 1
+               : reinterpret_cast<std::uint64_t>(stream);
 }
 
 void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
@@ -51,8 +53,9 @@ unsigned Streams::new_slot(std::uint64_t key, CUstream stream, bool per_thread) 
         if (here == key) return i;
         const bool empty = here == 0;
         // A destroyed stream's slot serves again once its last marker has passed.
-        const bool reusable = slot.retired.load(std::memory_order_relaxed) &&
-                              passed(std::uint64_t{1} << i, slot.newest.load(std::memory_order_relaxed));
+        const bool reusable =
+            slot.retired.load(std::memory_order_relaxed) &&
+            passed(std::uint64_t{1} << i, slot.newest.load(std::memory_order_relaxed));
         if (!empty && !reusable) continue;
         slot.stream = stream == nullptr && !per_thread ? CU_STREAM_LEGACY : stream;
         slot.foreign_thread = per_thread || stream == CU_STREAM_PER_THREAD;
@@ -82,12 +85,15 @@ void Streams::end(unsigned slot_index, bool may_mark) noexcept {
     if (lock.owns_lock()) mark(slot);
 }
 
-void Streams::abandon(unsigned slot) noexcept { slots_[slot].ended.fetch_add(1, std::memory_order_seq_cst); }
+void Streams::abandon(unsigned slot) noexcept {
+    slots_[slot].ended.fetch_add(1, std::memory_order_seq_cst);
+}
 
 void Streams::mark(Slot& slot) noexcept {
     const std::uint64_t covered = sequence_.load(std::memory_order_seq_cst);
     const std::uint64_t ended = slot.ended.load(std::memory_order_seq_cst);
-    if (ended != slot.begun.load(std::memory_order_seq_cst)) return;  // somebody is between number and submit
+    if (ended != slot.begun.load(std::memory_order_seq_cst))
+        return;  // somebody is between number and submit
     if (slot.markers.size() >= kMaxMarkers) poll_slot(slot);
     if (slot.markers.size() >= kMaxMarkers) return;
     const CUevent event = take_event();
@@ -135,9 +141,12 @@ void Streams::flush(std::uint64_t mask) noexcept {
         const unsigned index = static_cast<unsigned>(std::countr_zero(mask));
         Slot& slot = slots_[index];
         if (index == kOverflowSlot || slot.retired.load(std::memory_order_relaxed)) continue;
-        if (slot.foreign_thread && slot.key.load(std::memory_order_relaxed) != thread_key()) continue;
+        if (slot.foreign_thread && slot.key.load(std::memory_order_relaxed) != thread_key())
+            continue;
         const std::lock_guard lock(slot.mutex);
-        if (slot.newest.load(std::memory_order_acquire) > slot.marked.load(std::memory_order_relaxed)) mark(slot);
+        if (slot.newest.load(std::memory_order_acquire) >
+            slot.marked.load(std::memory_order_relaxed))
+            mark(slot);
     }
 }
 
@@ -147,7 +156,9 @@ void Streams::retire(CUstream stream) noexcept {
     for (Slot& slot : slots_) {
         if (slot.key.load(std::memory_order_relaxed) != key) continue;
         const std::lock_guard lock(slot.mutex);
-        if (slot.newest.load(std::memory_order_acquire) > slot.marked.load(std::memory_order_relaxed)) mark(slot);
+        if (slot.newest.load(std::memory_order_acquire) >
+            slot.marked.load(std::memory_order_relaxed))
+            mark(slot);
         // A key no stream can have: look-ups must not stop here as they do at an empty slot.
         slot.key.store(~std::uint64_t{0}, std::memory_order_release);
         slot.retired.store(true, std::memory_order_release);

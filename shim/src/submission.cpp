@@ -23,11 +23,8 @@ std::vector<ExtentRange>& ranges_of_depth(unsigned depth) noexcept {
 }  // namespace
 
 Submission::Submission(Device& device, CUstream stream, bool per_thread) noexcept
-    : device_(device),
-      stream_(stream),
-      per_thread_(per_thread),
-      scanning_(device.ledger_mutex, std::defer_lock),
-      ranges_(ranges_of_depth(t_depth++)) {}
+    : device_(device), stream_(stream), per_thread_(per_thread),
+      scanning_(device.ledger_mutex, std::defer_lock), ranges_(ranges_of_depth(t_depth++)) {}
 
 Submission::~Submission() {
     if (open_) close();
@@ -39,8 +36,11 @@ void Submission::scan_lock() noexcept {
 }
 
 void Submission::add(ExtentRange range) noexcept {
-    // Kernels name the same block several times in a row; anything else that repeats only costs a second ticket.
-    if (!ranges_.empty() && ranges_.back().first <= range.first && range.last <= ranges_.back().last) return;
+    // Kernels name the same block several times in a row; anything else that repeats only costs a
+    // second ticket.
+    if (!ranges_.empty() && ranges_.back().first <= range.first &&
+        range.last <= ranges_.back().last)
+        return;
     ranges_.push_back(range);
 }
 
@@ -55,8 +55,8 @@ void Submission::word(std::uint64_t value) noexcept {
     Block* block = device_.ledger.find(value);
     if (block == nullptr) return;
     add(block->extents);
-    if (!streaming_) ++block->compute_touches;
-    if (block->has_tables && device_.ledger.reach_of_tables(block->start, block->bytes, ranges_) > 0)
+    if (block->has_tables &&
+        device_.ledger.reach_of_tables(block->start, block->bytes, ranges_) > 0)
         counter(Counter::kTableTouches).fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -88,12 +88,15 @@ Submission::Taken Submission::take_tickets() noexcept {
     return Taken::kAll;
 }
 
-// Gives back the tickets of the first `whole_ranges` ranges, and of the next one up to extent `partial`.
+// Gives back the tickets of the first `whole_ranges` ranges, and of the next one up to extent
+// `partial`.
 void Submission::drop_tickets(std::size_t whole_ranges, std::uint32_t partial) noexcept {
     for (std::size_t i = 0; i < whole_ranges; ++i)
-        for (std::uint32_t e = ranges_[i].first; e <= ranges_[i].last; ++e) device_.extents[e].close();
+        for (std::uint32_t e = ranges_[i].first; e <= ranges_[i].last; ++e)
+            device_.extents[e].close();
     if (whole_ranges < ranges_.size())
-        for (std::uint32_t e = ranges_[whole_ranges].first; e < partial; ++e) device_.extents[e].close();
+        for (std::uint32_t e = ranges_[whole_ranges].first; e < partial; ++e)
+            device_.extents[e].close();
     if (everything_) device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
 }
 
@@ -102,7 +105,8 @@ CUresult Submission::open(Operands operands) noexcept {
     captured_ = capturing(stream_);
     bool brought_in = operands == Operands::kInPlace;
     for (unsigned attempt = 0;; ++attempt) {
-        if (device_.pending_count.load(std::memory_order_acquire) != 0 && !device_.mover.place_pending())
+        if (device_.pending_count.load(std::memory_order_acquire) != 0 &&
+            !device_.mover.place_pending())
             return CUDA_ERROR_OUT_OF_MEMORY;
         if (!captured_) {
             slot_ = device_.streams.slot_of(stream_, per_thread_);
@@ -117,13 +121,16 @@ CUresult Submission::open(Operands operands) noexcept {
             device_.mover.bring_in(ranges_);
             brought_in = true;
         } else if (taken == Taken::kClaimed) {
-            everything_ ? device_.mover.wait_no_claims() : device_.mover.wait_unclaimed(device_.extents[blocked_on_]);
+            everything_ ? device_.mover.wait_no_claims()
+                        : device_.mover.wait_unclaimed(device_.extents[blocked_on_]);
         } else if (attempt > 1000) {
-            // A stale address: the range has no live block, so there is nothing to protect. The driver will judge it.
+            // A stale address: the range has no live block, so there is nothing to protect. The
+            // driver will judge it.
             ranges_.clear();
         } else {
             const std::lock_guard lock(device_.ledger_mutex);
-            if (!device_.ledger.live(blocked_on_)) std::erase_if(ranges_, [this](ExtentRange r) {
+            if (!device_.ledger.live(blocked_on_))
+                std::erase_if(ranges_, [this](ExtentRange r) {
                     return r.first <= blocked_on_ && blocked_on_ <= r.last;
                 });
         }
@@ -154,7 +161,8 @@ void Submission::pin(std::uint32_t reason, const char* name) noexcept {
     std::uint64_t fresh = 0;
     for (const ExtentRange range : ranges_) {
         for (std::uint32_t e = range.first; e <= range.last; ++e) {
-            if ((device_.extents[e].pins.fetch_or(reason, std::memory_order_seq_cst) & reason) == 0) ++fresh;
+            if ((device_.extents[e].pins.fetch_or(reason, std::memory_order_seq_cst) & reason) == 0)
+                ++fresh;
             device_.extents[e].close();
         }
     }

@@ -1,5 +1,6 @@
-// Tables: addresses that reach kernels through device memory. FSDP2's chunk_cat reads 6.7 GiB of gradients a step
-// through pointer tables copied from the host, up to 247 ms after the last launch that names them.
+// Tables: addresses that reach kernels through device memory. FSDP2's chunk_cat reads 6.7 GiB of
+// gradients a step through pointer tables copied from the host, up to 247 ms after the last launch
+// that names them.
 #include <algorithm>
 #include <cstring>
 
@@ -11,8 +12,10 @@ namespace {
 
 constexpr std::size_t kMostTableBytes = std::size_t{16} << 20;
 
-// Finds addresses in `words`; about 1 ns a word, since most words are none and most others repeat their predecessor.
-std::vector<ExtentRange> addresses_in(Device& device, const void* from, std::size_t bytes) noexcept {
+// Finds addresses in `words`; about 1 ns a word, since most words are none and most others repeat
+// their predecessor.
+std::vector<ExtentRange> addresses_in(Device& device, const void* from,
+                                      std::size_t bytes) noexcept {
     std::vector<ExtentRange> reaches;
     const char* at = static_cast<const char*>(from);
     std::uint64_t start = 1;
@@ -21,16 +24,21 @@ std::vector<ExtentRange> addresses_in(Device& device, const void* from, std::siz
         std::uint64_t value = 0;
         std::memcpy(&value, at + i, 8);
         if (!device.owns(value) || (start <= value && value < end)) continue;
-        const Block* block = device.ledger.find(value);
-        // An address inside the arena with no block yet may get one before the table is read: its extent counts.
+        Block* block = device.ledger.find(value);
+        if (block != nullptr) block->listed = true;
+        // An address inside the arena with no block yet may get one before the table is read: its
+        // extent counts.
         start = block != nullptr ? block->start : value;
         end = block != nullptr ? block->end() : value + 1;
         reaches.push_back(block != nullptr ? block->extents : device.ledger.extents_of(value, 1));
     }
-    std::sort(reaches.begin(), reaches.end(),
-              [](ExtentRange a, ExtentRange b) { return a.first != b.first ? a.first < b.first : a.last < b.last; });
+    std::sort(reaches.begin(), reaches.end(), [](ExtentRange a, ExtentRange b) {
+        return a.first != b.first ? a.first < b.first : a.last < b.last;
+    });
     reaches.erase(std::unique(reaches.begin(), reaches.end(),
-                              [](ExtentRange a, ExtentRange b) { return a.first == b.first && a.last == b.last; }),
+                              [](ExtentRange a, ExtentRange b) {
+                                  return a.first == b.first && a.last == b.last;
+                              }),
                   reaches.end());
     return reaches;
 }
@@ -57,7 +65,8 @@ void note_device_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexc
     counter(Counter::kCopies).fetch_add(1, std::memory_order_relaxed);
     device->ledger.drop_tables(to, bytes);
     Table copied{bytes, {}};
-    if (device->ledger.reach_of_tables(from, bytes, copied.reaches) > 0) device->ledger.add_table(to, std::move(copied));
+    if (device->ledger.reach_of_tables(from, bytes, copied.reaches) > 0)
+        device->ledger.add_table(to, std::move(copied));
 }
 
 void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept {

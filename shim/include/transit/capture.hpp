@@ -1,6 +1,6 @@
 #pragma once
-// CUDA graph captures that are open in this process. While one is, no VMM call, no sync and no event of ours may run
-// in the application's capture mode, or the capture is lost.
+// CUDA graph captures that are open in this process. While one is, no VMM call, no sync and no
+// event of ours may run in the application's capture mode, or the capture is lost.
 #include <cuda.h>
 
 namespace transit {
@@ -9,10 +9,12 @@ void capture_began() noexcept;
 void capture_ended() noexcept;
 /// One relaxed load.
 bool captures_open() noexcept;
-/// True if work submitted to `stream` now goes into a graph instead of the GPU. A driver call only while a capture is open.
+/// True if work submitted to `stream` now goes into a graph instead of the GPU. A driver call only
+/// while a capture is open.
 bool capturing(CUstream stream) noexcept;
 
-/// This thread's calls do not take part in any capture while it lives. Costs nothing unless a capture is open.
+/// This thread's calls do not take part in any capture while it lives. Costs nothing unless a
+/// capture is open.
 class OutsideCapture {
 public:
     OutsideCapture() noexcept;

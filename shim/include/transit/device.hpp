@@ -1,6 +1,7 @@
 #pragma once
-// The managed device of this process: arena, budgets, ledger, streams and mover. One device a process is managed (a
-// training rank has one); allocations on another pass through and are counted.
+// The managed device of this process: arena, budgets, ledger, streams and mover. One device a
+// process is managed (a training rank has one); allocations on another pass through and are
+// counted.
 #include <cuda.h>
 
 #include <atomic>
@@ -21,18 +22,22 @@ namespace transit {
 
 class Device {
 public:
-    /// The managed device, or nullptr: before the first managed allocation, and in a forked child. One atomic load.
+    /// The managed device, or nullptr: before the first managed allocation, and in a forked child.
+    /// One atomic load.
     static Device* active() noexcept { return active_.load(std::memory_order_acquire); }
-    /// The device for an allocation made now, set up on first use; nullptr if this allocation is not ours to manage.
+    /// The device for an allocation made now, set up on first use; nullptr if this allocation is
+    /// not ours to manage.
     static Device* for_allocation() noexcept;
 
     /// cuMemAlloc. OUT_OF_MEMORY when the request exceeds what both budgets can hold.
     CUresult allocate(CUdeviceptr* out, std::size_t bytes) noexcept;
-    /// cuMemFree; false if the address is not one of ours. Synchronises the context as the driver's does.
+    /// cuMemFree; false if the address is not one of ours. Synchronises the context as the driver's
+    /// does.
     bool free(CUdeviceptr address, CUresult* result) noexcept;
     bool owns(std::uint64_t address) const noexcept { return address - arena_ < arena_bytes_; }
 
-    /// What an allocator's observer announces; called under the allocator's own lock, so these only record.
+    /// What an allocator's observer announces; called under the allocator's own lock, so these only
+    /// record.
     void segment_traced(CUdeviceptr address) noexcept;
     void block_born(CUdeviceptr address, std::size_t bytes) noexcept;
     void block_died(CUdeviceptr address) noexcept;
@@ -40,22 +45,27 @@ public:
     /// Memory that others allocated on this device counts against the HBM budget.
     void passed_through(std::int64_t bytes) noexcept;
 
-    /// Recognises the end of a step: the first compute kernel after an optimizer's (or after the model was set up).
+    /// Recognises the end of a step: the first compute kernel after an optimizer's (or after the
+    /// model was set up).
     void note_kernel(KernelClass kind) noexcept;
     std::uint32_t boundary() const noexcept { return boundary_.load(std::memory_order_relaxed); }
 
-    std::uint64_t total_bytes() const noexcept;      // what the application is told the device has
+    std::uint64_t total_bytes() const noexcept;  // what the application is told the device has
     std::uint64_t available_bytes() noexcept;
     int ordinal() const noexcept { return ordinal_; }
     CUdeviceptr arena() const noexcept { return arena_; }
     std::uint64_t extent_bytes() const noexcept { return extent_bytes_; }
-    CUdeviceptr address_of(std::uint32_t extent) const noexcept { return arena_ + extent * extent_bytes_; }
+    CUdeviceptr address_of(std::uint32_t extent) const noexcept {
+        return arena_ + extent * extent_bytes_;
+    }
 
-    // The parts, for those that work on them: submissions, the mover, and the wrappers that answer queries.
+    // The parts, for those that work on them: submissions, the mover, and the wrappers that answer
+    // queries.
     AccessList access;
-    std::mutex ledger_mutex;  // innermost of ours: taken under the mover's lock and under PyTorch's allocator lock
+    std::mutex ledger_mutex;  // innermost of ours: taken under the mover's lock and under PyTorch's
+                              // allocator lock
     Ledger ledger;
-    std::vector<std::uint32_t> pending;             // live extents without a usable frame; the ledger's lock
+    std::vector<std::uint32_t> pending;  // live extents without a usable frame; the ledger's lock
     std::atomic<std::uint32_t> pending_count{0};
     std::unique_ptr<Extent[]> extents;
     std::uint32_t extent_count;

@@ -4,7 +4,8 @@
 //   bits 0-1   Place: where its frame is
 //   bit  2     claimed: the mover is remapping it; a launch waits, holding nothing
 //   bits 8-31  open tickets: launches between their scan and the driver's return
-//   bits 32-63 version: counts tickets ever taken, so that the mover sees if one came while it copied
+//   bits 32-63 version: counts tickets ever taken, so that the mover sees if one came while it
+//   copied
 #include <atomic>
 #include <cstdint>
 
@@ -23,7 +24,13 @@ constexpr bool claimed(std::uint64_t word) { return (word & kClaimed) != 0; }
 constexpr bool has_tickets(std::uint64_t word) { return (word & kOpenMask) != 0; }
 
 /// Why an extent may not move; bits of Extent::pins.
-enum Pin : std::uint32_t { kPinSmall = 1, kPinCaptured = 2, kPinExported = 4, kPinRegistered = 8, kPinSemaphore = 16 };
+enum Pin : std::uint32_t {
+    kPinSmall = 1,
+    kPinCaptured = 2,
+    kPinExported = 4,
+    kPinRegistered = 8,
+    kPinSemaphore = 16
+};
 
 struct Touch {
     std::atomic<std::uint64_t> sequence{0};  // newest operation that may access it
@@ -32,7 +39,8 @@ struct Touch {
     void note(std::uint64_t number, std::uint64_t mask) noexcept {
         streams.fetch_or(mask, std::memory_order_acq_rel);
         std::uint64_t seen = sequence.load(std::memory_order_relaxed);
-        while (number > seen && !sequence.compare_exchange_weak(seen, number, std::memory_order_acq_rel)) {
+        while (number > seen &&
+               !sequence.compare_exchange_weak(seen, number, std::memory_order_acq_rel)) {
         }
     }
 };
@@ -45,7 +53,9 @@ struct Extent {
     std::uint32_t allocations = 0;  // that overlap it; the ledger's lock
 
     /// Takes a ticket and answers the word before it.
-    std::uint64_t open() noexcept { return word.fetch_add(kTicket + kVersion, std::memory_order_seq_cst); }
+    std::uint64_t open() noexcept {
+        return word.fetch_add(kTicket + kVersion, std::memory_order_seq_cst);
+    }
     void close() noexcept { word.fetch_sub(kTicket, std::memory_order_release); }
 };
 

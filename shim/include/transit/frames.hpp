@@ -1,6 +1,6 @@
 #pragma once
-// Physical memory. A frame is one extent's worth of HBM or DRAM, created once, kept, and mapped for good at an alias
-// address through which copies run, whatever the application's mapping of it.
+// Physical memory. A frame is one extent's worth of HBM or DRAM, created once, kept, and mapped for
+// good at an alias address through which copies run, whatever the application's mapping of it.
 #include <cuda.h>
 
 #include <atomic>
@@ -29,7 +29,8 @@ private:
 class FramePool {
 public:
     /// Reserves alias addresses for `most` frames. `place` is where the frames' memory is.
-    FramePool(CUmemLocation place, std::uint64_t extent_bytes, std::uint32_t most, const AccessList& access);
+    FramePool(CUmemLocation place, std::uint64_t extent_bytes, std::uint32_t most,
+              const AccessList& access);
 
     bool usable() const noexcept { return alias_base_ != 0; }
     /// A frame that nobody uses, made now if none is at hand and the limit allows.
@@ -42,8 +43,12 @@ public:
     /// Destroys frames in stock beyond `limit` made in all.
     void set_limit(std::uint32_t limit) noexcept;
 
-    CUmemGenericAllocationHandle handle(std::uint32_t frame) const noexcept { return handles_[frame]; }
-    CUdeviceptr alias(std::uint32_t frame) const noexcept { return alias_base_ + frame * extent_bytes_; }
+    CUmemGenericAllocationHandle handle(std::uint32_t frame) const noexcept {
+        return handles_[frame];
+    }
+    CUdeviceptr alias(std::uint32_t frame) const noexcept {
+        return alias_base_ + frame * extent_bytes_;
+    }
     std::uint32_t made() const noexcept { return made_.load(std::memory_order_acquire); }
     std::uint32_t ready() const noexcept { return ready_.load(std::memory_order_acquire); }
     std::uint32_t limit() const noexcept { return limit_.load(std::memory_order_acquire); }
@@ -51,6 +56,7 @@ public:
 
 private:
     std::optional<std::uint32_t> make() noexcept;
+    void count_bytes(std::int64_t delta) const noexcept;
 
     CUmemLocation place_;
     std::uint64_t extent_bytes_;

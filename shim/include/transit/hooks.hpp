@@ -14,27 +14,32 @@ struct Span {
     std::size_t bytes;
 };
 
-/// Forwards a copy or fill that touches `spans`, in stream order. Without a managed device it is the bare call.
+/// Forwards a copy or fill that touches `spans`, in stream order. Without a managed device it is
+/// the bare call.
 template <typename Call>
-CUresult submit(CUstream stream, bool per_thread, std::initializer_list<Span> spans, Call&& call) noexcept {
+CUresult submit(CUstream stream, bool per_thread, std::initializer_list<Span> spans,
+                Call&& call) noexcept {
     Device* device = Device::active();
     if (device == nullptr) return std::forward<Call>(call)();
     Submission work(*device, stream, per_thread);
-    for (const Span& span : spans) work.range(span.address, span.bytes);
+    for (const Span& span : spans)
+        work.range(span.address, span.bytes);
     if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return refused;
     const CUresult result = std::forward<Call>(call)();
     work.close();
     return result;
 }
 
-/// Remembers the addresses in host data that is about to be copied to `to` (16 MiB at most), or that `to` held some.
+/// Remembers the addresses in host data that is about to be copied to `to` (16 MiB at most), or
+/// that `to` held some.
 void note_host_data(CUdeviceptr to, const void* from, std::size_t bytes) noexcept;
 /// The same for a copy within the device: a copied table is a table.
 void note_device_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept;
 /// `to` is overwritten with what is no address.
 void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept;
 
-/// True if `address` lies in a library that exports its memory to peers (NCCL, NVSHMEM, UCX): its allocations stay its own.
+/// True if `address` lies in a library that exports its memory to peers (NCCL, NVSHMEM, UCX): its
+/// allocations stay its own.
 bool called_by_communication_library(const void* return_address) noexcept;
 
 }  // namespace transit

@@ -1,5 +1,6 @@
 #pragma once
-// What is known of each kernel: where its parameters lie, and how it treats memory (by name, for now).
+// What is known of each kernel: where its parameters lie, and how it treats memory (by name, for
+// now).
 #include <cuda.h>
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 namespace transit {
 
 enum class KernelClass : std::uint8_t {
-    kCompute,    // reads operands many times: they belong in HBM (a GEMM on DRAM is 50 times slower)
+    kCompute,  // reads operands many times: they belong in HBM (a GEMM on DRAM is 50 times slower)
     kStreaming,  // passes over its memory once: may run on DRAM in place
     kOptimizer,  // streaming, and ends a step
 };
@@ -18,8 +19,9 @@ enum class KernelClass : std::uint8_t {
 /// By mangled name. Pure.
 KernelClass classify(std::string_view name) noexcept;
 
-/// True for kernels that may reach memory which no address in their parameters shows: those that build tables of
-/// addresses on the device, and signatures with a pointer to pointers. The list is in docs/touches.md. Pure.
+/// True for kernels that may reach memory which no address in their parameters shows: those that
+/// build tables of addresses on the device, and signatures with a pointer to pointers. The list is
+/// in docs/touches.md. Pure.
 bool reaches_unseen(std::string_view name) noexcept;
 
 struct Parameter {
@@ -35,8 +37,8 @@ struct KernelInfo {
     KernelClass kind = KernelClass::kCompute;
 };
 
-/// Looked up once a handle (CUfunction or a CUkernel cast to one); a small per-thread cache answers after that.
-/// The record is never freed.
+/// Looked up once a handle (CUfunction or a CUkernel cast to one); a small per-thread cache answers
+/// after that. The record is never freed.
 const KernelInfo& kernel_info(CUfunction function) noexcept;
 
 /// Handles come back for other kernels after a module is unloaded.

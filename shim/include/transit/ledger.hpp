@@ -1,6 +1,7 @@
 #pragma once
-// What the application was given: allocations (as the driver handed them out) and blocks (the units that live and
-// die), the extents under them, and the tables of addresses stored in them. Pure; the device guards it with one lock.
+// What the application was given: allocations (as the driver handed them out) and blocks (the units
+// that live and die), the extents under them, and the tables of addresses stored in them. Pure; the
+// device guards it with one lock.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,9 +20,9 @@ struct Block {
     std::uint64_t start = 0;
     std::uint64_t bytes = 0;
     std::uint32_t born_boundary = 0;  // step boundaries seen before it was made
-    std::uint32_t compute_touches = 0;
-    bool lifetime_known = false;      // freed when the application frees it, not when its segment goes
-    bool has_tables = false;
+    bool lifetime_known = false;  // freed when the application frees it, not when its segment goes
+    bool has_tables = false;          // addresses are stored in it
+    bool listed = false;              // some table has held its address
     ExtentRange extents;
 
     std::uint64_t end() const { return start + bytes; }
@@ -49,17 +50,21 @@ public:
     std::optional<Allocation> remove_allocation(std::uint64_t address);
     Allocation* allocation_at(std::uint64_t address);
     /// Start and record of the allocation that contains `address`.
-    std::optional<std::pair<std::uint64_t, Allocation>> allocation_around(std::uint64_t address) const;
+    std::optional<std::pair<std::uint64_t, Allocation>>
+    allocation_around(std::uint64_t address) const;
 
     /// Adds a block; any block it overlaps is removed first (its free was never announced).
     /// `born` receives the extents that had no live block before.
     void add_block(const Block& block, std::vector<std::uint32_t>& born);
-    /// Removes the block starting at `address`; `died` receives the extents left without a live block.
+    /// Removes the block starting at `address`; `died` receives the extents left without a live
+    /// block.
     std::optional<Block> remove_block(std::uint64_t address, std::vector<std::uint32_t>& died);
     /// Removes every block in [address, address + bytes).
-    void remove_blocks(std::uint64_t address, std::uint64_t bytes, std::vector<std::uint32_t>& died);
+    void remove_blocks(std::uint64_t address, std::uint64_t bytes,
+                       std::vector<std::uint32_t>& died);
 
-    /// The block that contains `address`, or nullptr. A binary search among the blocks of one extent.
+    /// The block that contains `address`, or nullptr. A binary search among the blocks of one
+    /// extent.
     Block* find(std::uint64_t address);
     const std::vector<Block*>& blocks_in(std::uint32_t extent) const { return by_extent_[extent]; }
 
@@ -67,8 +72,10 @@ public:
     void add_table(std::uint64_t address, Table table);
     /// Forgets tables that lie in [address, address + bytes); answers how many.
     std::size_t drop_tables(std::uint64_t address, std::uint64_t bytes);
-    /// Appends what the tables in [address, address + bytes) reach; answers how many tables there are.
-    std::size_t reach_of_tables(std::uint64_t address, std::uint64_t bytes, std::vector<ExtentRange>& out) const;
+    /// Appends what the tables in [address, address + bytes) reach; answers how many tables there
+    /// are.
+    std::size_t reach_of_tables(std::uint64_t address, std::uint64_t bytes,
+                                std::vector<ExtentRange>& out) const;
     bool has_foreign_tables() const { return foreign_tables_ != 0; }
 
     bool live(std::uint32_t extent) const { return !by_extent_[extent].empty(); }

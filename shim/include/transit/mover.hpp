@@ -1,6 +1,7 @@
 #pragma once
-// Gives extents their frames and moves them between HBM and DRAM. Copies run alias to alias while the application's
-// mapping stays; only then is the extent claimed, remapped and released, and only if nobody touched it meanwhile.
+// Gives extents their frames and moves them between HBM and DRAM. Copies run alias to alias while
+// the application's mapping stays; only then is the extent claimed, remapped and released, and only
+// if nobody touched it meanwhile.
 #include <cuda.h>
 
 #include <atomic>
@@ -20,11 +21,12 @@ class Mover {
 public:
     explicit Mover(Device& device) : device_(device) {}
 
-    /// Maps every live extent that has no frame yet: HBM if it can be had, else DRAM. Before any submit, so that live
-    /// memory is always mapped. False only if neither has a frame left.
+    /// Maps every live extent that has no frame yet: HBM if it can be had, else DRAM. Before any
+    /// submit, so that live memory is always mapped. False only if neither has a frame left.
     bool place_pending() noexcept;
 
-    /// Brings the ranges into HBM for a launch that reads them many times. Bounded; what does not make it stays usable.
+    /// Brings the ranges into HBM for a launch that reads them many times. Bounded; what does not
+    /// make it stays usable.
     void bring_in(const std::vector<ExtentRange>& ranges) noexcept;
 
     /// Moves one idle extent the other way, if it may move at all (stress tests). True if it moved.
@@ -52,7 +54,8 @@ private:
     std::uint32_t move(const std::vector<std::uint32_t>& extents, Place to) noexcept;
     bool start(std::uint32_t extent, Place to, Flight& flight) noexcept;
     bool finish(const Flight& flight, Place to) noexcept;
-    bool remap(std::uint32_t extent, CUmemGenericAllocationHandle to, CUmemGenericAllocationHandle back) noexcept;
+    bool remap(std::uint32_t extent, CUmemGenericAllocationHandle to,
+               CUmemGenericAllocationHandle back) noexcept;
     bool map(std::uint32_t extent, Place place, std::uint32_t frame) noexcept;
     bool idle(const Extent& extent) const noexcept;
     bool wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept;
@@ -65,7 +68,8 @@ private:
     void settle_budget_advice(std::uint32_t wanted) noexcept;
 
     Device& device_;
-    std::mutex mutex_;  // outermost of ours: held through a move, never across an application's submit
+    std::mutex
+        mutex_;  // outermost of ours: held through a move, never across an application's submit
     std::atomic<std::uint32_t> claims_{0};
     CUstream out_ = nullptr;
     CUstream in_ = nullptr;

@@ -7,9 +7,9 @@
 namespace transit {
 
 struct Options {
-    std::uint64_t hbm_bytes = 0;     // 0: use hbm_percent
-    double hbm_percent = 0;          // 0 with hbm_bytes 0: all of the device less a reserve
-    std::uint64_t dram_bytes = 0;    // a rank's share
+    std::uint64_t hbm_bytes = 0;   // 0: use hbm_percent
+    double hbm_percent = 0;        // 0 with hbm_bytes 0: all of the device less a reserve
+    std::uint64_t dram_bytes = 0;  // a rank's share
     std::uint64_t extent_bytes = 0;
     std::string run_dir;
     std::string lifetimes;

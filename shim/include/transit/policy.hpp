@@ -1,6 +1,6 @@
 #pragma once
-// Which extents leave HBM. Pure: no clock, no CUDA. The first policy is least-recently-touched; a planned one takes
-// its place behind the same two functions.
+// Which extents leave HBM. Pure: no clock, no CUDA. The first policy is least-recently-touched; a
+// planned one takes its place behind the same two functions.
 #include <cstdint>
 #include <vector>
 
@@ -11,8 +11,10 @@ struct Candidate {
     std::uint64_t last_touch;  // number of the newest operation that names it
 };
 
-/// The `count` candidates touched longest ago, oldest first; ties by address, so that runs repeat. O(n log n).
-std::vector<std::uint32_t> least_recently_touched(std::vector<Candidate> candidates, std::size_t count);
+/// The `count` candidates touched longest ago, oldest first; ties by address, so that runs repeat.
+/// O(n log n).
+std::vector<std::uint32_t> least_recently_touched(std::vector<Candidate> candidates,
+                                                  std::size_t count);
 
 struct FrameDemand {
     std::uint32_t live_in_hbm;  // live extents with an HBM frame

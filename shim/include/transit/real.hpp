@@ -1,6 +1,7 @@
 #pragma once
-// The driver functions the shim itself calls, as the real driver has them: each is a jump through the slot table
-// (symbols/emit.py), so a call costs one indirect jump and never comes back through our own doors.
+// The driver functions the shim itself calls, as the real driver has them: each is a jump through
+// the slot table (symbols/emit.py), so a call costs one indirect jump and never comes back through
+// our own doors.
 #include <cuda.h>
 
 extern "C" {
@@ -62,16 +63,17 @@ TRANSIT_REAL(cuStreamEndCapture); TRANSIT_REAL_AS(cuStreamEndCapture_ptsz, cuStr
 CUresult real_cuStreamBeginCapture(CUstream stream);
 CUresult real_cuStreamBeginCapture_ptsz(CUstream stream);
 CUresult real_cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
-                                 CUmemcpyAttributes* attrs, size_t* attrs_idxs, size_t num_attrs, size_t* fail_idx,
-                                 CUstream stream);
-CUresult real_cuMemcpyBatchAsync_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
-                                      CUmemcpyAttributes* attrs, size_t* attrs_idxs, size_t num_attrs, size_t* fail_idx,
-                                      CUstream stream);
-CUresult real_cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
-                                    CUmemcpyAttributes* attrs, size_t* attrs_idxs, size_t num_attrs, CUstream stream);
-CUresult real_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
-                                         CUmemcpyAttributes* attrs, size_t* attrs_idxs, size_t num_attrs,
-                                         CUstream stream);
+                                 CUmemcpyAttributes* attrs, size_t* attrs_idxs, size_t num_attrs,
+                                 size_t* fail_idx, CUstream stream);
+CUresult real_cuMemcpyBatchAsync_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
+                                      size_t count, CUmemcpyAttributes* attrs, size_t* attrs_idxs,
+                                      size_t num_attrs, size_t* fail_idx, CUstream stream);
+CUresult real_cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
+                                    size_t count, CUmemcpyAttributes* attrs, size_t* attrs_idxs,
+                                    size_t num_attrs, CUstream stream);
+CUresult real_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
+                                         size_t count, CUmemcpyAttributes* attrs,
+                                         size_t* attrs_idxs, size_t num_attrs, CUstream stream);
 CUresult real_cuGetProcAddress(const char* symbol, void** entry, int version, cuuint64_t flags);
 CUresult real_cuGetProcAddress_v2(const char* symbol, void** entry, int version, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult* status);

@@ -1,6 +1,6 @@
 #pragma once
-// What each stream has passed. Host time is not GPU time: the host runs hundreds of milliseconds ahead, so progress is
-// learned from events ("markers") recorded behind every few operations.
+// What each stream has passed. Host time is not GPU time: the host runs hundreds of milliseconds
+// ahead, so progress is learned from events ("markers") recorded behind every few operations.
 #include <cuda.h>
 
 #include <array>
@@ -12,20 +12,26 @@
 
 namespace transit {
 
-/// Names streams by small numbers, numbers the operations submitted to them, and knows which have been passed.
+/// Names streams by small numbers, numbers the operations submitted to them, and knows which have
+/// been passed.
 ///
-/// Invariants behind `passed`: an operation raises `begun` before it takes its sequence number and `ended` after the
-/// driver has it. So whoever reads a number n, and then finds ended == begun, knows that every operation of that
-/// stream numbered n or less is in the driver's queue; an event recorded then covers them all.
+/// Invariants behind `passed`: an operation raises `begun` before it takes its sequence number and
+/// `ended` after the driver has it. So whoever reads a number n, and then finds ended == begun,
+/// knows that every operation of that stream numbered n or less is in the driver's queue; an event
+/// recorded then covers them all.
 class Streams {
 public:
     static constexpr unsigned kSlots = 64;
-    static constexpr unsigned kOverflowSlot = kSlots - 1;  // shared, never known to have passed while in use
-    static constexpr unsigned kMarkerEvery = 16;           // an event costs about 1.5 µs; so 0.1 µs an operation
+    static constexpr unsigned kOverflowSlot =
+        kSlots - 1;  // shared, never known to have passed while in use
+    static constexpr unsigned kMarkerEvery =
+        16;  // an event costs about 1.5 µs; so 0.1 µs an operation
 
-    /// The slot of a stream. `key` is the handle; per-thread default streams get one key a thread. Lock-free when known.
+    /// The slot of a stream. `key` is the handle; per-thread default streams get one key a thread.
+    /// Lock-free when known.
     unsigned slot_of(CUstream stream, bool per_thread) noexcept;
-    /// The stream is about to be destroyed: a last marker, then the handle may come back as another stream.
+    /// The stream is about to be destroyed: a last marker, then the handle may come back as another
+    /// stream.
     void retire(CUstream stream) noexcept;
 
     /// Around the driver call that submits. `begin` answers the operation's number.
@@ -41,7 +47,8 @@ public:
 
     /// Looks at the markers' events. Cheap; called by whoever waits.
     void poll() noexcept;
-    /// Records a marker on each stream in `mask` whose newest operation has none yet. Not while a capture is open.
+    /// Records a marker on each stream in `mask` whose newest operation has none yet. Not while a
+    /// capture is open.
     void flush(std::uint64_t mask) noexcept;
 
 private:

@@ -1,11 +1,11 @@
 #pragma once
-// One piece of work on its way to the driver: what it may touch, and the tickets that keep the mover off meanwhile.
+// One piece of work on its way to the driver: what it may touch, and the tickets that keep the
+// mover off meanwhile.
 //
 //   Submission work(device, stream, per_thread);
 //   work.word(x) / work.range(p, n) / work.everything();      what it names
-//   if (CUresult r = work.open(operands)) return r;            waits for moves, maps what must be mapped
-//   r = real_...(...);
-//   work.close();
+//   if (CUresult r = work.open(operands)) return r;            waits for moves, maps what must be
+//   mapped r = real_...(...); work.close();
 //
 // Between open and close no lock is held. Costs about 0.1 µs an extent and 30 ns a word that hits.
 #include <cuda.h>
@@ -27,20 +27,21 @@ public:
     Submission(const Submission&) = delete;
     Submission& operator=(const Submission&) = delete;
 
-    /// A word of a parameter: if it lies in a block, the whole block is touched, and what tables in it list.
+    /// A word of a parameter: if it lies in a block, the whole block is touched, and what tables in
+    /// it list.
     void word(std::uint64_t value) noexcept;
     /// A range that a copy or fill names exactly.
     void range(CUdeviceptr address, std::size_t bytes) noexcept;
     void everything() noexcept { everything_ = true; }
-    /// The work passes over its memory once, so naming a block does not make it one that compute kernels use.
-    void streaming(bool streaming) noexcept { streaming_ = streaming; }
     bool names_any() const noexcept { return everything_ || !ranges_.empty(); }
 
     enum class Operands : std::uint8_t { kInPlace, kInHbm };
-    /// Takes the tickets. `kInHbm`: the work reads its memory many times, so what is in DRAM is brought in first.
+    /// Takes the tickets. `kInHbm`: the work reads its memory many times, so what is in DRAM is
+    /// brought in first.
     CUresult open(Operands operands) noexcept;
     void close() noexcept;
-    /// The touched extents may never move again (see Pin); used instead of close by what outlives its call.
+    /// The touched extents may never move again (see Pin); used instead of close by what outlives
+    /// its call.
     void pin(std::uint32_t reason, const char* name) noexcept;
 
     bool in_dram() const noexcept { return in_dram_; }
@@ -58,7 +59,6 @@ private:
     CUstream stream_;
     bool per_thread_;
     bool everything_ = false;
-    bool streaming_ = false;
     bool open_ = false;
     bool in_dram_ = false;
     bool captured_ = false;
