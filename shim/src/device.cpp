@@ -2,15 +2,12 @@
 #include "transit/device.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <new>
-#include <thread>
 
 #include "transit/capture.hpp"
-#include "transit/clock.hpp"
 #include "transit/lifetimes.hpp"
 #include "transit/log.hpp"
 #include "transit/options.hpp"
@@ -20,14 +17,16 @@
 namespace transit {
 namespace {
 
-constexpr std::uint32_t kExtentCount = 16384;  // 512 GiB of addresses at 32 MiB
-constexpr std::uint32_t kSmallExtents = 512;   // of which for allocations that never move
+constexpr std::uint32_t kExtentCount = 32768;   // 1 TiB of addresses at 32 MiB
+constexpr std::uint32_t kNativeExtents = 8192;  // of which for cuMemAlloc
+constexpr std::uint32_t kSmallExtents = 512;      // of which for allocations that never move
 constexpr std::uint64_t kSmallBytes = std::uint64_t{2}
                                       << 20;  // PyTorch's small-pool segments are exactly this
+constexpr std::uint32_t kNativeSmallZone = 0;
+constexpr std::uint32_t kNativeZone = 1;
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
 constexpr std::uint64_t kAutoReserveBytes = std::uint64_t{2}
                                             << 30;  // for modules, workspaces, NCCL
-constexpr std::uint32_t kStockAhead = 16;
 
 std::mutex g_create_mutex;
 std::atomic<bool> g_gave_up{false};
@@ -92,19 +91,16 @@ CUmemLocation dram_place(int ordinal) noexcept {
 
 Device::Device(const Setup& setup)
     : access(setup.ordinal), ledger(setup.arena, kExtentCount, setup.extent_bytes),
-      extents(std::make_unique<Extent[]>(kExtentCount)), extent_count(kExtentCount),
+      extents(std::make_unique<Extent[]>(kExtentCount)),
       hbm({CU_MEM_LOCATION_TYPE_DEVICE, {setup.ordinal}}, setup.extent_bytes,
           static_cast<std::uint32_t>(setup.hbm_bytes / setup.extent_bytes), access),
       dram(setup.dram_place, setup.extent_bytes,
            static_cast<std::uint32_t>(setup.dram_bytes / setup.extent_bytes), access),
       mover(*this), ordinal_(setup.ordinal), context_(setup.context), arena_(setup.arena),
       extent_bytes_(setup.extent_bytes), arena_bytes_(kExtentCount * setup.extent_bytes),
-      hbm_budget_bytes_(setup.hbm_bytes),
-      small_space_(setup.arena, kSmallExtents * setup.extent_bytes, kGranule),
-      space_(setup.arena + kSmallExtents * setup.extent_bytes,
-             (kExtentCount - kSmallExtents) * setup.extent_bytes, kGranule) {
-    for (std::uint32_t e = 0; e < kSmallExtents; ++e)
-        extents[e].pins.store(kPinSmall, std::memory_order_relaxed);
+      hbm_budget_bytes_(setup.hbm_bytes) {
+    add_zone(kSmallExtents, kGranule, 0, true);
+    add_zone(kNativeExtents, kGranule, 0, false);
     counter(Counter::kHbmBudgetBytes) = setup.hbm_bytes;
     counter(Counter::kDramBudgetBytes) = dram.usable() ? setup.dram_bytes : 0;
     counter(Counter::kDevice) = static_cast<std::uint64_t>(setup.ordinal);
@@ -175,8 +171,12 @@ bool Device::commit(std::uint64_t address, std::uint64_t bytes) noexcept {
     for (std::uint32_t e = range.first; e <= range.last; ++e)
         fresh += extents[e].allocations == 0 ? 1 : 0;
     if (committed_extents_ + fresh > hbm.limit() + dram.limit()) return false;
-    for (std::uint32_t e = range.first; e <= range.last; ++e)
+    for (std::uint32_t e = range.first; e <= range.last; ++e) {
         ++extents[e].allocations;
+        if (extents[e].listed) continue;
+        extents[e].listed = true;
+        used.push_back(e);
+    }
     committed_extents_ += fresh;
     return true;
 }
@@ -202,21 +202,30 @@ bool Device::refuse_once(std::uint64_t bytes) noexcept {
 CUresult Device::allocate(CUdeviceptr* out, std::size_t bytes) noexcept {
     const bool small = bytes <= kSmallBytes;
     const std::lock_guard lock(ledger_mutex);
-    AddressSpace& space = small ? small_space_ : space_;
+    if (!small && refuse_once(zones_[kNativeZone].space.rounded(bytes))) {
+        counter(Counter::kRefusedBytes).fetch_add(bytes, std::memory_order_relaxed);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return take(out, bytes, small ? kNativeSmallZone : kNativeZone, false);
+}
+
+// Needs the ledger's lock.
+CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone, bool lifetime_known) noexcept {
+    AddressSpace& space = zones_[zone].space;
     const std::uint64_t span = space.rounded(bytes);
-    const auto address = small || !refuse_once(span) ? space.take(span) : std::nullopt;
+    const auto address = space.take(span);
     if (!address || !commit(*address, span)) {
         if (address) space.give(*address, span);
         counter(Counter::kRefusedBytes).fetch_add(bytes, std::memory_order_relaxed);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    ledger.add_allocation(*address, {bytes, span, false, small});
-    add_with_peak(Counter::kManagedBytes, Counter::kManagedPeakBytes,
-                  static_cast<std::int64_t>(span));
+    ledger.add_allocation(*address, {bytes, span, false, zone});
+    add_with_peak(Counter::kManagedBytes, Counter::kManagedPeakBytes, static_cast<std::int64_t>(span));
     Block whole;
     whole.start = *address;
     whole.bytes = span;
     whole.born_boundary = boundary();
+    whole.lifetime_known = lifetime_known;
     std::vector<std::uint32_t> reached;
     ledger.add_block(whole, reached);
     born(reached);
@@ -224,6 +233,18 @@ CUresult Device::allocate(CUdeviceptr* out, std::size_t bytes) noexcept {
     wake_stocking();
     *out = *address;
     return CUDA_SUCCESS;
+}
+
+// Needs the ledger's lock. The addresses can be given out again at once: who may use them when is the caller's matter.
+void Device::give(CUdeviceptr address, const Allocation& allocation) noexcept {
+    std::vector<std::uint32_t> left;
+    const std::uint64_t before = ledger.live_bytes();
+    ledger.remove_blocks(address, allocation.span_bytes, left);
+    died(left);
+    uncommit(address, allocation.span_bytes);
+    zones_[allocation.zone].space.give(address, allocation.span_bytes);
+    counter(Counter::kManagedBytes).fetch_sub(allocation.span_bytes, std::memory_order_relaxed);
+    counter(Counter::kLiveBytes).fetch_sub(before - ledger.live_bytes(), std::memory_order_relaxed);
 }
 
 bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
@@ -244,14 +265,8 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
         *result = CUDA_ERROR_INVALID_VALUE;
         return true;
     }
-    std::vector<std::uint32_t> left;
-    const std::uint64_t before = ledger.live_bytes();
-    ledger.remove_blocks(address, removed->span_bytes, left);
-    died(left);
-    uncommit(address, removed->span_bytes);
-    (removed->pinned ? small_space_ : space_).give(address, removed->span_bytes);
-    counter(Counter::kManagedBytes).fetch_sub(removed->span_bytes, std::memory_order_relaxed);
-    counter(Counter::kLiveBytes).fetch_sub(before - ledger.live_bytes(), std::memory_order_relaxed);
+    if (zones_[removed->zone].stream != 0) pool_use_.used_bytes -= removed->span_bytes;
+    give(address, *removed);
     return true;
 }
 
@@ -336,11 +351,6 @@ void Device::note_kernel(KernelClass kind) noexcept {
     }
 }
 
-std::uint64_t Device::space_high_water() noexcept {
-    const std::lock_guard lock(ledger_mutex);
-    return space_.high_water();
-}
-
 std::uint64_t Device::total_bytes() const noexcept {
     return (std::uint64_t{hbm.limit()} + dram.limit()) * extent_bytes_ + passed_bytes_;
 }
@@ -348,58 +358,6 @@ std::uint64_t Device::total_bytes() const noexcept {
 std::uint64_t Device::available_bytes() noexcept {
     const std::lock_guard lock(ledger_mutex);
     return (std::uint64_t{hbm.limit()} + dram.limit() - committed_extents_) * extent_bytes_;
-}
-
-// DRAM frames cost 10 ms each, so a thread makes them ahead: as many as commitments exceed HBM by,
-// and a few.
-void Device::start_stocking() noexcept {
-    if (!dram.usable()) return;
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);  // the application's signals are not for this thread
-    static std::atomic<bool> stop{false};
-    static std::atomic<bool> stopped{false};
-    std::thread([this] {
-        real_cuCtxSetCurrent(context_);
-        while (!stop.load(std::memory_order_acquire)) {
-            const std::uint32_t target = stock_target_.load(std::memory_order_acquire);
-            if (dram.made() >= target || !dram.make_ahead()) nap_ns(2'000'000);
-        }
-        stopped.store(true, std::memory_order_release);
-    }).detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    // The driver tears down at exit; a frame in the making then would crash it.
-    std::atexit([] {
-        stop.store(true, std::memory_order_release);
-        for (int i = 0;
-             i < 100 && Device::active() != nullptr && !stopped.load(std::memory_order_acquire);
-             ++i)
-            nap_ns(1'000'000);
-    });
-}
-
-// Stress: moves whatever may move, all the time, in an order that the seed decides.
-void Device::start_forced_moves(std::uint64_t seed) noexcept {
-    std::thread([this, seed] {
-        real_cuCtxSetCurrent(context_);
-        for (std::uint64_t state = seed;;) {
-            state ^= state << 13;  // xorshift64
-            state ^= state >> 7;
-            state ^= state << 17;
-            const auto used = ledger.extents_of(arena_, space_high_water() - arena_).last + 1;
-            if (!mover.swap_place(static_cast<std::uint32_t>(state % used)))
-                nap_ns(static_cast<long>(state >> 50));
-        }
-    }).detach();
-}
-
-// Needs the ledger's lock.
-void Device::wake_stocking() noexcept {
-    const std::uint32_t most = hbm.limit();
-    const std::uint32_t beyond =
-        committed_extents_ > most ? committed_extents_ - most + kStockAhead : 0;
-    stock_target_.store(std::min(beyond, dram.limit()), std::memory_order_release);
 }
 
 }  // namespace transit

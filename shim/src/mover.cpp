@@ -124,7 +124,7 @@ bool Mover::place_pending() noexcept {
 std::uint32_t Mover::live_in_hbm() noexcept {
     const std::lock_guard lock(device_.ledger_mutex);
     std::uint32_t count = 0;
-    for (std::uint32_t e = 0; e < device_.extent_count; ++e)
+    for (std::uint32_t e : device_.used)
         if (device_.ledger.live(e) &&
             place_of(device_.extents[e].word.load(std::memory_order_relaxed)) == Place::kHbm)
             ++count;
@@ -134,7 +134,7 @@ std::uint32_t Mover::live_in_hbm() noexcept {
 // True if some dead memory still has an HBM frame, so that waiting for the GPU will yield one.
 bool Mover::dead_memory_will_pass() noexcept {
     const std::lock_guard lock(device_.ledger_mutex);
-    for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
+    for (std::uint32_t e : device_.used) {
         const Extent& extent = device_.extents[e];
         if (place_of(extent.word.load(std::memory_order_relaxed)) == Place::kHbm &&
             !device_.ledger.live(e) && extent.pins.load(std::memory_order_relaxed) == 0)
@@ -191,7 +191,7 @@ std::uint32_t Mover::drop_dead(std::uint32_t count) noexcept {
     std::vector<Candidate> candidates;
     {
         const std::lock_guard lock(device_.ledger_mutex);
-        for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
+        for (std::uint32_t e : device_.used) {
             const Extent& extent = device_.extents[e];
             const std::uint64_t word = extent.word.load(std::memory_order_relaxed);
             if (place_of(word) == Place::kNone || device_.ledger.live(e) || extent.pins.load() != 0)
@@ -212,7 +212,7 @@ std::uint32_t Mover::offload(std::uint32_t count, const Keep& keep) noexcept {
     std::vector<Candidate> candidates;
     {
         const std::lock_guard lock(device_.ledger_mutex);
-        for (std::uint32_t e = 0; e < device_.extent_count; ++e) {
+        for (std::uint32_t e : device_.used) {
             const Extent& extent = device_.extents[e];
             if (place_of(extent.word.load(std::memory_order_relaxed)) != Place::kHbm) continue;
             if (keep.holds(e) || !may_move(e)) continue;

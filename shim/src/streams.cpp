@@ -16,13 +16,6 @@ std::uint64_t thread_key() noexcept {
     return reinterpret_cast<std::uint64_t>(&anchor);
 }
 
-std::uint64_t key_of(CUstream stream, bool per_thread) noexcept {
-    if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread)) return thread_key();
-    return stream == nullptr || stream == CU_STREAM_LEGACY
-               ? 1
-               : reinterpret_cast<std::uint64_t>(stream);
-}
-
 void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
     std::uint64_t seen = value.load(std::memory_order_relaxed);
     while (to > seen && !value.compare_exchange_weak(seen, to, std::memory_order_acq_rel)) {
@@ -31,8 +24,15 @@ void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
 
 }  // namespace
 
+std::uint64_t stream_key(CUstream stream, bool per_thread) noexcept {
+    if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread)) return thread_key();
+    return stream == nullptr || stream == CU_STREAM_LEGACY
+               ? 1
+               : reinterpret_cast<std::uint64_t>(stream);
+}
+
 unsigned Streams::slot_of(CUstream stream, bool per_thread) noexcept {
-    const std::uint64_t key = key_of(stream, per_thread);
+    const std::uint64_t key = stream_key(stream, per_thread);
     static thread_local unsigned last = 0;
     if (slots_[last].key.load(std::memory_order_acquire) == key) return last;
     for (unsigned i = 0; i < kSlots; ++i) {
@@ -151,7 +151,7 @@ void Streams::flush(std::uint64_t mask) noexcept {
 }
 
 void Streams::retire(CUstream stream) noexcept {
-    const std::uint64_t key = key_of(stream, false);
+    const std::uint64_t key = stream_key(stream, false);
     const std::lock_guard registry(registry_mutex_);
     for (Slot& slot : slots_) {
         if (slot.key.load(std::memory_order_relaxed) != key) continue;

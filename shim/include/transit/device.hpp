@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -19,6 +20,27 @@
 #include "transit/streams.hpp"
 
 namespace transit {
+
+/// A part of the arena with its own addresses: a kind of allocation, or the stream that allocates from it.
+struct Zone {
+    AddressSpace space;
+    std::uint64_t end = 0;
+    std::uint64_t stream = 0;  // key of the stream it serves; 0: not stream-ordered
+    bool small = false;        // lies in extents that never move
+};
+
+/// Memory freed on another stream than the one that will reuse it: reuse waits for this event.
+struct Fence {
+    std::uint64_t end = 0;
+    CUevent event = nullptr;
+};
+
+struct PoolUse {
+    std::uint64_t reserved_bytes = 0;
+    std::uint64_t reserved_peak_bytes = 0;
+    std::uint64_t used_bytes = 0;
+    std::uint64_t used_peak_bytes = 0;
+};
 
 class Device {
 public:
@@ -35,6 +57,14 @@ public:
     /// does.
     bool free(CUdeviceptr address, CUresult* result) noexcept;
     bool owns(std::uint64_t address) const noexcept { return address - arena_ < arena_bytes_; }
+
+    /// cuMemAllocAsync: addresses come from a zone of the stream's own, so reuse needs no ordering between streams.
+    CUresult allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream, bool per_thread) noexcept;
+    /// cuMemFreeAsync; false if the address is not one of ours.
+    bool free_ordered(CUdeviceptr address, CUstream stream, bool per_thread, CUresult* result) noexcept;
+    /// Bytes that stream-ordered memory holds, and those of them in use: what pool attributes report.
+    PoolUse pool_use() noexcept;
+    void reset_pool_peaks() noexcept;
 
     /// What an allocator's observer announces; called under the allocator's own lock, so these only
     /// record.
@@ -68,7 +98,7 @@ public:
     std::vector<std::uint32_t> pending;  // live extents without a usable frame; the ledger's lock
     std::atomic<std::uint32_t> pending_count{0};
     std::unique_ptr<Extent[]> extents;
-    std::uint32_t extent_count;
+    std::vector<std::uint32_t> used;  // extents that ever had an allocation, in that order; the ledger's lock
     Everything everything;
     Streams streams;
     FramePool hbm;
@@ -80,6 +110,11 @@ private:
     explicit Device(const Setup& setup);
     static Device* create() noexcept;
 
+    CUresult take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone, bool lifetime_known) noexcept;
+    void give(CUdeviceptr address, const Allocation& allocation) noexcept;
+    std::uint32_t zone_of(CUstream stream, bool per_thread, bool small) noexcept;
+    void wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream stream) noexcept;
+    void add_zone(std::uint32_t extents_wanted, std::uint64_t granule, std::uint64_t stream, bool small);
     bool commit(std::uint64_t address, std::uint64_t bytes) noexcept;
     void uncommit(std::uint64_t address, std::uint64_t bytes) noexcept;
     void born(const std::vector<std::uint32_t>& extents) noexcept;
@@ -87,7 +122,6 @@ private:
     bool refuse_once(std::uint64_t bytes) noexcept;
     void start_stocking() noexcept;
     void start_forced_moves(std::uint64_t seed) noexcept;
-    std::uint64_t space_high_water() noexcept;
     void wake_stocking() noexcept;
 
     static std::atomic<Device*> active_;
@@ -99,9 +133,11 @@ private:
     std::uint64_t arena_bytes_;
     std::uint64_t hbm_budget_bytes_;
     std::uint64_t passed_bytes_ = 0;
-    AddressSpace small_space_;  // PyTorch's 2 MiB segments and the like: never moved
-    AddressSpace space_;
+    std::vector<Zone> zones_;                       // the ledger's lock, like what follows
+    std::map<std::uint64_t, Fence> fences_;         // by start of the freed range
     std::uint32_t committed_extents_ = 0;
+    std::uint32_t next_zone_extent_ = 0;
+    PoolUse pool_use_;
     bool refused_this_episode_ = false;
     std::atomic<bool> after_optimizer_{true};
     std::atomic<std::uint32_t> boundary_{0};

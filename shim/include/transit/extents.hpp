@@ -51,6 +51,7 @@ struct Extent {
     std::atomic<std::uint32_t> pins{0};
     std::uint32_t frame = 0;        // index in the pool of its place; the mover's lock
     std::uint32_t allocations = 0;  // that overlap it; the ledger's lock
+    bool listed = false;            // among the device's used extents; the ledger's lock
 
     /// Takes a ticket and answers the word before it.
     std::uint64_t open() noexcept {

@@ -33,7 +33,7 @@ struct Allocation {
     std::uint64_t bytes = 0;       // asked for
     std::uint64_t span_bytes = 0;  // taken from the address space
     bool traced = false;           // its blocks are announced by the allocator's observer
-    bool pinned = false;           // lives in the zone that never moves
+    std::uint32_t zone = 0;        // of the arena that its addresses came from
 };
 
 /// Addresses found in host data that was copied to the device, by the extents they reach.

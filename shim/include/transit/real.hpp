@@ -15,6 +15,11 @@ TRANSIT_REAL(cuMemAlloc_v2); TRANSIT_REAL(cuMemFree_v2); TRANSIT_REAL(cuMemGetIn
 TRANSIT_REAL(cuMemGetAddressRange_v2); TRANSIT_REAL(cuPointerGetAttribute); TRANSIT_REAL(cuPointerGetAttributes);
 TRANSIT_REAL(cuIpcGetMemHandle); TRANSIT_REAL(cuMemRetainAllocationHandle); TRANSIT_REAL(cuMemGetHandleForAddressRange);
 TRANSIT_REAL(cuCtxEnablePeerAccess); TRANSIT_REAL(cuCtxDisablePeerAccess);
+TRANSIT_REAL(cuMemAllocAsync); TRANSIT_REAL_AS(cuMemAllocAsync_ptsz, cuMemAllocAsync);
+TRANSIT_REAL(cuMemAllocFromPoolAsync); TRANSIT_REAL_AS(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync);
+TRANSIT_REAL(cuMemFreeAsync); TRANSIT_REAL_AS(cuMemFreeAsync_ptsz, cuMemFreeAsync);
+TRANSIT_REAL(cuDeviceGetDefaultMemPool); TRANSIT_REAL(cuDeviceGetMemPool);
+TRANSIT_REAL(cuMemPoolGetAttribute); TRANSIT_REAL(cuMemPoolSetAttribute); TRANSIT_REAL(cuStreamWaitEvent);
 TRANSIT_REAL(cuModuleUnload); TRANSIT_REAL(cuLibraryUnload);
 TRANSIT_REAL(cuFuncGetName); TRANSIT_REAL(cuKernelGetName); TRANSIT_REAL(cuFuncGetParamInfo); TRANSIT_REAL(cuKernelGetParamInfo);
 TRANSIT_REAL(cuMemAddressReserve); TRANSIT_REAL(cuMemCreate); TRANSIT_REAL(cuMemRelease); TRANSIT_REAL(cuMemMap);
