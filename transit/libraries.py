@@ -51,9 +51,12 @@ def sim_nccl_path() -> Path:
 
 
 def lifetimes_source() -> Path | None:
-    """The source of the allocator-trace observer, if it was installed."""
-    path = library_folder() / LIFETIMES_SOURCE
-    return path if path.is_file() else None
+    """The source of the allocator-trace observer: installed, or where it lies in a checkout."""
+    checkout = Path(str(resources.files("transit"))).parent / "shim" / "lifetimes"
+    for folder in (library_folder(), checkout):
+        if (folder / LIFETIMES_SOURCE).is_file():
+            return folder / LIFETIMES_SOURCE
+    return None
 
 
 def _installed(name: str) -> Path:

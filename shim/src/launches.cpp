@@ -88,6 +88,7 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
     const KernelInfo& kernel = kernel_info(function);
     device->note_kernel(kernel.kind);
     Submission work(*device, stream, per_thread);
+    work.name(kernel.name.c_str());
     scan(work, kernel, params, extra);
     if (work.names_any())
         counter(Counter::kManagedLaunches).fetch_add(1, std::memory_order_relaxed);
@@ -102,9 +103,9 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
     const std::int64_t before = sampled ? now_ns() : 0;
     const CUresult result = std::forward<Call>(call)();
     const std::int64_t after = sampled ? now_ns() : 0;
-    work.close();
-    if (sampled) g_hook_times.add(before - start + now_ns() - after);
-    return result;
+    const CUresult verdict = work.close();
+    if (sampled) g_hook_times.add(before - start + now_ns() - after - work.waited_ns());
+    return result == CUDA_SUCCESS ? verdict : result;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "transit/mover.hpp"
 #include "transit/real.hpp"
 #include "transit/stats.hpp"
+#include "transit/verify.hpp"
 
 namespace transit {
 namespace {
@@ -33,8 +34,13 @@ bool Mover::prepare() noexcept {
 bool Mover::map(std::uint32_t e, Place place, std::uint32_t frame) noexcept {
     const CUdeviceptr address = device_.address_of(e);
     const std::uint64_t bytes = device_.extent_bytes();
-    CUresult result = real_cuMemMap(address, bytes, 0, pool(place).handle(frame), 0);
-    if (result == CUDA_SUCCESS) {
+    CUresult result = CUDA_SUCCESS;
+    if (verifying()) {
+        device_.extents[e].hidden = true;
+    } else {
+        result = real_cuMemMap(address, bytes, 0, pool(place).handle(frame), 0);
+    }
+    if (result == CUDA_SUCCESS && !verifying()) {
         result = device_.access.apply(address, bytes);
         if (result != CUDA_SUCCESS) real_cuMemUnmap(address, bytes);
     }
@@ -69,7 +75,8 @@ bool Mover::drop(std::uint32_t e) noexcept {
                               std::memory_order_seq_cst);
     }
     if (dropped) {
-        real_cuMemUnmap(device_.address_of(e), device_.extent_bytes());
+        if (!extent.hidden) real_cuMemUnmap(device_.address_of(e), device_.extent_bytes());
+        extent.hidden = false;
         extent.word.fetch_sub(kClaimed, std::memory_order_seq_cst);
         pool(place).give(extent.frame);
         counter(Counter::kDrops).fetch_add(1, std::memory_order_relaxed);
@@ -103,6 +110,7 @@ bool Mover::remap(std::uint32_t e, CUmemGenericAllocationHandle to,
                   CUmemGenericAllocationHandle back) noexcept {
     const CUdeviceptr address = device_.address_of(e);
     const std::uint64_t bytes = device_.extent_bytes();
+    if (device_.extents[e].hidden) return true;  // it gets its new frame when it is shown again
     if (real_cuMemUnmap(address, bytes) != CUDA_SUCCESS) return false;
     if (real_cuMemMap(address, bytes, 0, to, 0) == CUDA_SUCCESS) {
         if (device_.access.apply(address, bytes) == CUDA_SUCCESS) return true;
@@ -131,6 +139,7 @@ bool Mover::finish(const Flight& flight, Place to) noexcept {
         moved =
             device_.everything.word.load(std::memory_order_seq_cst) == flight.everything &&
             extent.pins.load(std::memory_order_seq_cst) == 0 &&
+                (!verifying() || same_bytes(flight, from, to)) &&
             remap(flight.extent, pool(to).handle(flight.frame), pool(from).handle(extent.frame));
         const std::uint32_t left = moved ? extent.frame : flight.frame;
         if (moved) extent.frame = flight.frame;

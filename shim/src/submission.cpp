@@ -3,12 +3,16 @@
 #include <array>
 
 #include "transit/capture.hpp"
+#include "transit/clock.hpp"
 #include "transit/device.hpp"
 #include "transit/log.hpp"
 #include "transit/stats.hpp"
+#include "transit/verify.hpp"
 
 namespace transit {
 namespace {
+
+constexpr unsigned kMostAttempts = 1000;
 
 // A submission inside another on one thread (a driver callback) must not share its ranges.
 thread_local unsigned t_depth = 0;
@@ -100,49 +104,62 @@ void Submission::drop_tickets(std::size_t whole_ranges, std::uint32_t partial) n
     if (everything_) device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
 }
 
+// Whatever there is to wait for, wait holding nothing.
+CUresult Submission::wait_for(Taken taken, unsigned attempt) noexcept {
+    const std::int64_t start = now_ns();
+    if (taken == Taken::kAll) {
+        device_.mover.bring_in(ranges_);
+    } else if (taken == Taken::kClaimed && everything_) {
+        device_.mover.wait_no_claims();
+    } else if (taken == Taken::kClaimed) {
+        device_.mover.wait_unclaimed(device_.extents[blocked_on_]);
+    } else if (attempt > kMostAttempts) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        // A stale address, if nothing lives there any more: there is nothing to protect, the driver will judge it.
+        const std::lock_guard lock(device_.ledger_mutex);
+        if (!device_.ledger.live(blocked_on_)) std::erase_if(ranges_, [this](ExtentRange r) {
+                return r.first <= blocked_on_ && blocked_on_ <= r.last;
+            });
+    }
+    waited_ns_ += now_ns() - start;
+    return CUDA_SUCCESS;
+}
+
 CUresult Submission::open(Operands operands) noexcept {
     if (scanning_.owns_lock()) scanning_.unlock();
     captured_ = capturing(stream_);
     bool brought_in = operands == Operands::kInPlace;
     for (unsigned attempt = 0;; ++attempt) {
-        if (device_.pending_count.load(std::memory_order_acquire) != 0 &&
-            !device_.mover.place_pending())
-            return CUDA_ERROR_OUT_OF_MEMORY;
+        if (device_.pending_count.load(std::memory_order_acquire) != 0) {
+            const std::int64_t start = now_ns();
+            if (!device_.mover.place_pending()) return CUDA_ERROR_OUT_OF_MEMORY;
+            waited_ns_ += now_ns() - start;
+        }
         if (!captured_) {
             slot_ = device_.streams.slot_of(stream_, per_thread_);
             sequence_ = device_.streams.begin(slot_);
         }
         const Taken taken = take_tickets();
         if (taken == Taken::kAll && (!in_dram_ || brought_in)) break;
-        // Whatever there is to wait for, wait holding nothing.
         if (taken == Taken::kAll) drop_tickets(ranges_.size(), 0);
         if (!captured_) device_.streams.abandon(slot_);
-        if (taken == Taken::kAll) {
-            device_.mover.bring_in(ranges_);
-            brought_in = true;
-        } else if (taken == Taken::kClaimed) {
-            everything_ ? device_.mover.wait_no_claims()
-                        : device_.mover.wait_unclaimed(device_.extents[blocked_on_]);
-        } else if (attempt > 1000) {
-            // A stale address: the range has no live block, so there is nothing to protect. The
-            // driver will judge it.
-            ranges_.clear();
-        } else {
-            const std::lock_guard lock(device_.ledger_mutex);
-            if (!device_.ledger.live(blocked_on_))
-                std::erase_if(ranges_, [this](ExtentRange r) {
-                    return r.first <= blocked_on_ && blocked_on_ <= r.last;
-                });
-        }
+        brought_in = brought_in || taken == Taken::kAll;
+        if (const CUresult refused = wait_for(taken, attempt)) return refused;
     }
     open_ = true;
+    if (verifying()) device_.mover.show(ranges_, everything_);
     return CUDA_SUCCESS;
 }
 
-void Submission::close() noexcept {
-    if (!open_) return;
+CUresult Submission::close() noexcept {
+    if (!open_) return CUDA_SUCCESS;
     open_ = false;
-    if (captured_) return pin(kPinCaptured, "captured in a CUDA graph");
+    if (captured_) {
+        pin(kPinCaptured, "captured in a CUDA graph");
+        return CUDA_SUCCESS;
+    }
+    const CUresult verdict = verifying() ? device_.mover.hide(ranges_, everything_, name_) : CUDA_SUCCESS;
     const std::uint64_t mask = std::uint64_t{1} << slot_;
     if (everything_) {
         device_.everything.touch.note(sequence_, mask);
@@ -155,6 +172,7 @@ void Submission::close() noexcept {
         }
     }
     device_.streams.end(slot_, !captures_open());
+    return verdict;
 }
 
 void Submission::pin(std::uint32_t reason, const char* name) noexcept {

@@ -37,7 +37,8 @@ struct Touch {
     std::atomic<std::uint64_t> streams{0};   // slots whose operations may
 
     void note(std::uint64_t number, std::uint64_t mask) noexcept {
-        streams.fetch_or(mask, std::memory_order_acq_rel);
+        if ((streams.load(std::memory_order_relaxed) & mask) == 0)
+            streams.fetch_or(mask, std::memory_order_acq_rel);
         std::uint64_t seen = sequence.load(std::memory_order_relaxed);
         while (number > seen &&
                !sequence.compare_exchange_weak(seen, number, std::memory_order_acq_rel)) {
@@ -45,12 +46,16 @@ struct Touch {
     }
 };
 
-struct Extent {
+/// One cache line each: a launch over a large block walks hundreds of them.
+struct alignas(64) Extent {
     std::atomic<std::uint64_t> word{0};
     Touch touch;
     std::atomic<std::uint32_t> pins{0};
     std::uint32_t frame = 0;        // index in the pool of its place; the mover's lock
     std::uint32_t allocations = 0;  // that overlap it; the ledger's lock
+    bool hidden = false;            // verification has taken its mapping away; the mover's lock
+    bool ever_hidden = false;
+    std::uint32_t shown = 0;        // open launches that name it; the mover's lock
     bool listed = false;            // among the device's used extents; the ledger's lock
 
     /// Takes a ticket and answers the word before it.

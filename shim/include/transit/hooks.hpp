@@ -26,8 +26,8 @@ CUresult submit(CUstream stream, bool per_thread, std::initializer_list<Span> sp
         work.range(span.address, span.bytes);
     if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return refused;
     const CUresult result = std::forward<Call>(call)();
-    work.close();
-    return result;
+    const CUresult verdict = work.close();
+    return result == CUDA_SUCCESS ? verdict : result;
 }
 
 /// Remembers the addresses in host data that is about to be copied to `to` (16 MiB at most), or

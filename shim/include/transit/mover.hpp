@@ -32,6 +32,12 @@ public:
     /// Moves one idle extent the other way, if it may move at all (stress tests). True if it moved.
     bool swap_place(std::uint32_t extent) noexcept;
 
+    /// Verification: maps what a launch names, for as long as it is open.
+    void show(const std::vector<ExtentRange>& ranges, bool everything) noexcept;
+    /// Waits for the launch and takes its mappings away again. The launch's own error, if it had one: then it touched
+    /// what it did not name, and `name` is reported.
+    CUresult hide(const std::vector<ExtentRange>& ranges, bool everything, const char* name) noexcept;
+
     /// Waits, holding nothing, until no move is remapping `extent`.
     void wait_unclaimed(const Extent& extent) noexcept;
     void wait_no_claims() noexcept;
@@ -65,6 +71,8 @@ private:
     std::vector<std::uint32_t> take_pending() noexcept;
     bool prepare() noexcept;
     FramePool& pool(Place place) noexcept;
+    bool same_bytes(const Flight& flight, Place from, Place to) noexcept;
+    void hide_one(std::uint32_t extent) noexcept;
     void settle_budget_advice(std::uint32_t wanted) noexcept;
 
     Device& device_;

@@ -39,12 +39,16 @@ public:
     /// Takes the tickets. `kInHbm`: the work reads its memory many times, so what is in DRAM is
     /// brought in first.
     CUresult open(Operands operands) noexcept;
-    void close() noexcept;
+    /// Gives the tickets back. An error only in a verification run: what the work itself ended with.
+    CUresult close() noexcept;
     /// The touched extents may never move again (see Pin); used instead of close by what outlives
     /// its call.
     void pin(std::uint32_t reason, const char* name) noexcept;
 
     bool in_dram() const noexcept { return in_dram_; }
+    std::int64_t waited_ns() const noexcept { return waited_ns_; }
+    /// What verification calls this work when it touches what it does not name.
+    void name(const char* name) noexcept { name_ = name; }
     const std::vector<ExtentRange>& ranges() const noexcept { return ranges_; }
 
 private:
@@ -53,6 +57,7 @@ private:
     void add(ExtentRange range) noexcept;
     void scan_lock() noexcept;
     Taken take_tickets() noexcept;
+    CUresult wait_for(Taken taken, unsigned attempt) noexcept;
     void drop_tickets(std::size_t whole_ranges, std::uint32_t partial) noexcept;
 
     Device& device_;
@@ -65,6 +70,8 @@ private:
     unsigned slot_ = 0;
     std::uint64_t sequence_ = 0;
     std::uint32_t blocked_on_ = 0;
+    std::int64_t waited_ns_ = 0;
+    const char* name_ = "a copy or fill";
     std::unique_lock<std::mutex> scanning_;  // the ledger's, from the first word to open
     std::vector<ExtentRange>& ranges_;       // this thread's, reused
 };
