@@ -23,7 +23,6 @@ bool capturing(CUstream stream) noexcept {
 }
 
 OutsideCapture::OutsideCapture() noexcept {
-    if (!captures_open()) return;
     exchanged_ = real_cuThreadExchangeStreamCaptureMode(&previous_) == CUDA_SUCCESS;
 }
 

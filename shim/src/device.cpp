@@ -12,14 +12,15 @@
 #include "transit/log.hpp"
 #include "transit/options.hpp"
 #include "transit/real.hpp"
+#include "transit/recorder.hpp"
 #include "transit/stats.hpp"
 
 namespace transit {
 namespace {
 
-constexpr std::uint32_t kExtentCount = 32768;   // 1 TiB of addresses at 32 MiB
+constexpr std::uint32_t kExtentCount = 131072;  // 4 TiB of addresses at 32 MiB
 constexpr std::uint32_t kNativeExtents = 8192;  // of which for cuMemAlloc
-constexpr std::uint32_t kSmallExtents = 512;      // of which for allocations that never move
+constexpr std::uint32_t kSmallExtents = 512;    // of which for allocations that never move
 constexpr std::uint64_t kSmallBytes = std::uint64_t{2}
                                       << 20;  // PyTorch's small-pool segments are exactly this
 constexpr std::uint32_t kNativeSmallZone = 0;
@@ -146,23 +147,37 @@ Device* Device::create() noexcept {
     return device;
 }
 
-Device* Device::for_allocation() noexcept {
-    Device* device = active();
-    if (device == nullptr) {
-        if (g_gave_up.load(std::memory_order_acquire)) return nullptr;
-        const std::lock_guard lock(g_create_mutex);
-        device = active();
-        if (device == nullptr) {
-            device = create();
-            if (device == nullptr) g_gave_up.store(true, std::memory_order_release);
-            active_.store(device, std::memory_order_release);
-        }
-        if (device == nullptr) return nullptr;
-    }
+bool Device::is_current() const noexcept {
     CUcontext current = nullptr;
-    const bool ours = real_cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == device->context_;
-    if (!ours) count_named("passed", "allocation on another device or context");
-    return ours && !captures_open() ? device : nullptr;
+    return real_cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context_;
+}
+
+Device* Device::for_query() noexcept {
+    Device* device = active();
+    if (device != nullptr) return device->is_current() ? device : nullptr;
+    CUcontext current = nullptr;
+    if (g_gave_up.load(std::memory_order_acquire) ||
+        real_cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)
+        return nullptr;
+    const std::lock_guard lock(g_create_mutex);
+    device = active();
+    if (device == nullptr) {
+        device = create();
+        if (device == nullptr) g_gave_up.store(true, std::memory_order_release);
+        active_.store(device, std::memory_order_release);
+    }
+    return device != nullptr && device->is_current() ? device : nullptr;
+}
+
+Device* Device::for_allocation() noexcept {
+    Device* device = for_query();
+    if (device == nullptr && active() != nullptr)
+        count_named("passed", "allocation on another device or context");
+    if (device != nullptr && captures_open()) {
+        count_named("passed", "allocation during a graph capture");
+        return nullptr;
+    }
+    return device;
 }
 
 bool Device::commit(std::uint64_t address, std::uint64_t bytes) noexcept {
@@ -210,7 +225,8 @@ CUresult Device::allocate(CUdeviceptr* out, std::size_t bytes) noexcept {
 }
 
 // Needs the ledger's lock.
-CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone, bool lifetime_known) noexcept {
+CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone,
+                      bool lifetime_known) noexcept {
     AddressSpace& space = zones_[zone].space;
     const std::uint64_t span = space.rounded(bytes);
     const auto address = space.take(span);
@@ -220,7 +236,8 @@ CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone, b
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     ledger.add_allocation(*address, {bytes, span, false, zone});
-    add_with_peak(Counter::kManagedBytes, Counter::kManagedPeakBytes, static_cast<std::int64_t>(span));
+    add_with_peak(Counter::kManagedBytes, Counter::kManagedPeakBytes,
+                  static_cast<std::int64_t>(span));
     Block whole;
     whole.start = *address;
     whole.bytes = span;
@@ -228,6 +245,7 @@ CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone, b
     whole.lifetime_known = lifetime_known;
     std::vector<std::uint32_t> reached;
     ledger.add_block(whole, reached);
+    if (recording()) record_allocation(whole.start, whole.bytes);
     born(reached);
     add_with_peak(Counter::kLiveBytes, Counter::kLivePeakBytes, static_cast<std::int64_t>(span));
     wake_stocking();
@@ -235,11 +253,13 @@ CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone, b
     return CUDA_SUCCESS;
 }
 
-// Needs the ledger's lock. The addresses can be given out again at once: who may use them when is the caller's matter.
+// Needs the ledger's lock. The addresses can be given out again at once: who may use them when is
+// the caller's matter.
 void Device::give(CUdeviceptr address, const Allocation& allocation) noexcept {
     std::vector<std::uint32_t> left;
     const std::uint64_t before = ledger.live_bytes();
     ledger.remove_blocks(address, allocation.span_bytes, left);
+    if (recording()) record_free(address);
     died(left);
     uncommit(address, allocation.span_bytes);
     zones_[allocation.zone].space.give(address, allocation.span_bytes);
@@ -252,7 +272,8 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
     *result = CUDA_ERROR_INVALID_VALUE;
     {
         const std::lock_guard lock(ledger_mutex);
-        if (ledger.allocation_at(address) == nullptr)
+        const Allocation* found = ledger.allocation_at(address);
+        if (found == nullptr || found->zone == kNoZone)
             return true;  // double free, or inside a block
     }
     // The driver's own free waits for the GPU; programs rely on it, and so does reusing the address
@@ -313,6 +334,7 @@ void Device::block_born(CUdeviceptr address, std::size_t bytes) noexcept {
     reached.clear();
     const std::lock_guard lock(ledger_mutex);
     ledger.add_block(block, reached);
+    if (recording()) record_allocation(block.start, block.bytes);
     born(reached);
     add_with_peak(Counter::kLiveBytes, Counter::kLivePeakBytes,
                   static_cast<std::int64_t>(block.bytes));
@@ -325,6 +347,7 @@ void Device::block_died(CUdeviceptr address) noexcept {
     const std::lock_guard lock(ledger_mutex);
     const auto removed = ledger.remove_block(address, left);
     if (!removed) return;
+    if (recording()) record_free(address);
     died(left);
     counter(Counter::kLiveBytes).fetch_sub(removed->bytes, std::memory_order_relaxed);
 }
@@ -346,8 +369,9 @@ void Device::note_kernel(KernelClass kind) noexcept {
             after_optimizer_.store(true, std::memory_order_relaxed);
     } else if (kind == KernelClass::kCompute && after_optimizer_.load(std::memory_order_relaxed) &&
                after_optimizer_.exchange(false, std::memory_order_acq_rel)) {
-        counter(Counter::kSteps)
-            .store(boundary_.fetch_add(1, std::memory_order_acq_rel), std::memory_order_relaxed);
+        const std::uint32_t steps_done = boundary_.fetch_add(1, std::memory_order_acq_rel);
+        counter(Counter::kSteps).store(steps_done, std::memory_order_relaxed);
+        record_boundary(steps_done);
     }
 }
 

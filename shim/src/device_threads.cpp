@@ -1,4 +1,5 @@
-// The device's own threads: one makes DRAM frames ahead, one (in stress tests) moves extents at random.
+// The device's own threads: one makes DRAM frames ahead, one (in stress tests) moves extents at
+// random.
 #include <pthread.h>
 #include <signal.h>
 

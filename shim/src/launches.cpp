@@ -1,6 +1,5 @@
 // Kernel launches: every 8-byte word of the parameters may be an address.
 #include <array>
-#include <cstring>
 
 #include "transit/clock.hpp"
 #include "transit/hooks.hpp"
@@ -41,41 +40,6 @@ private:
 HookTimes g_hook_times;
 constexpr std::uint64_t kSampleEvery = 16;  // two clock reads are 40 ns; so 3 ns a launch
 
-void scan_words(Submission& work, const void* from, std::size_t bytes) noexcept {
-    const char* at = static_cast<const char*>(from);
-    for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
-        std::uint64_t value = 0;
-        std::memcpy(&value, at + i, 8);
-        work.word(value);
-    }
-}
-
-// {BUFFER_POINTER, p, BUFFER_SIZE, &n, END}: cuBLAS passes one buffer with its tensor maps and raw
-// addresses.
-void scan_extra(Submission& work, void** extra) noexcept {
-    const void* buffer = nullptr;
-    std::size_t bytes = 0;
-    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[1];
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            bytes = *static_cast<const std::size_t*>(extra[1]);
-    }
-    if (buffer != nullptr) scan_words(work, buffer, bytes);
-}
-
-void scan(Submission& work, const KernelInfo& kernel, void** params, void** extra) noexcept {
-    if (extra != nullptr) scan_extra(work, extra);
-    const bool unknown = params != nullptr && !kernel.layout_known;
-    if (params != nullptr && kernel.layout_known)
-        for (std::size_t i = 0; i < kernel.parameters.size(); ++i)
-            scan_words(work, params[i], kernel.parameters[i].bytes);
-    if (!unknown && !kernel.unseen) return;
-    work.everything();
-    if (!unknown) return;
-    counter(Counter::kUnknownLaunches).fetch_add(1, std::memory_order_relaxed);
-    count_named("unknown", kernel.name.c_str());
-}
-
 template <typename Call>
 CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** params, void** extra,
                 Call&& call) noexcept {
@@ -89,7 +53,7 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
     device->note_kernel(kernel.kind);
     Submission work(*device, stream, per_thread);
     work.name(kernel.name.c_str());
-    scan(work, kernel, params, extra);
+    scan_parameters(work, kernel, params, extra);
     if (work.names_any())
         counter(Counter::kManagedLaunches).fetch_add(1, std::memory_order_relaxed);
     const bool compute = kernel.kind == KernelClass::kCompute;

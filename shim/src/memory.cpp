@@ -49,18 +49,18 @@ CUresult pass_allocation(CUdeviceptr* out, std::size_t bytes) noexcept {
     return result;
 }
 
-struct Place2 {
+struct Around {
     CUdeviceptr start;
     std::size_t bytes;
 };
 
-std::optional<Place2> allocation_around(CUdeviceptr address) noexcept {
+std::optional<Around> allocation_around(CUdeviceptr address) noexcept {
     Device* device = Device::active();
     if (device == nullptr || !device->owns(address)) return std::nullopt;
     const std::lock_guard lock(device->ledger_mutex);
     const auto found = device->ledger.allocation_around(address);
     if (!found) return std::nullopt;
-    return Place2{found->first, found->second.bytes};
+    return Around{found->first, found->second.bytes};
 }
 
 template <typename Value>
@@ -72,7 +72,7 @@ CUresult answer(void* out, Value value) noexcept {
 // What the driver says of cuMemAlloc memory, wherever the frames are now. Its own answer would name
 // the chunk (and memory type HOST for one in DRAM), which makes programs dereference it on the CPU.
 CUresult managed_attribute(void* out, CUpointer_attribute attribute, CUdeviceptr address,
-                           const Place2& place, const Device& device) noexcept {
+                           const Around& place, const Device& device) noexcept {
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
         CUcontext context = nullptr;
@@ -106,17 +106,33 @@ CUresult managed_attribute(void* out, CUpointer_attribute attribute, CUdeviceptr
     }
 }
 
+// The current context gets (or loses) access to `peer`'s memory, which is ours if it is the managed
+// context.
+void change_peer(CUcontext peer, bool granted) noexcept {
+    Device* device = Device::active();
+    int current = 0;
+    if (device == nullptr || peer != device->context() ||
+        real_cuCtxGetDevice(&current) != CUDA_SUCCESS)
+        return;
+    device->mover.change_access(current, granted);
+}
+
 }  // namespace
 
-bool called_by_communication_library(const void* return_address) noexcept {
+bool called_by(const void* return_address,
+               std::initializer_list<const char*> library_prefixes) noexcept {
     Dl_info info{};
     if (dladdr(return_address, &info) == 0 || info.dli_fname == nullptr) return false;
     const char* slash = std::strrchr(info.dli_fname, '/');
     const char* base = slash == nullptr ? info.dli_fname : slash + 1;
-    for (const char* name :
-         {"libnccl", "libnvshmem", "libucp", "libuct", "libucm", "libucs", "libtransit_sim_nccl"})
-        if (std::strncmp(base, name, std::strlen(name)) == 0) return true;
+    for (const char* prefix : library_prefixes)
+        if (std::strncmp(base, prefix, std::strlen(prefix)) == 0) return true;
     return false;
+}
+
+bool called_by_communication_library(const void* return_address) noexcept {
+    return called_by(return_address, {"libnccl", "libnvshmem", "libucp", "libuct", "libucm",
+                                      "libucs", "libtransit_sim_nccl"});
 }
 
 }  // namespace transit
@@ -147,7 +163,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr address) {
 
 CUresult hook_cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
     using namespace transit;
-    Device* device = Device::for_allocation();
+    Device* device = Device::for_query();
     if (device == nullptr) return real_cuMemGetInfo_v2(free_bytes, total_bytes);
     if (free_bytes != nullptr) *free_bytes = device->available_bytes();
     if (total_bytes != nullptr) *total_bytes = device->total_bytes();
@@ -216,10 +232,18 @@ CUresult hook_cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, s
     return CUDA_ERROR_NOT_SUPPORTED;  // a dma-buf would go on naming the frame after a move
 }
 
+// Driver allocations obey cuCtxEnablePeerAccess; mappings like ours need the access spelled out for
+// each.
 CUresult hook_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
-    return real_cuCtxEnablePeerAccess(peer, flags);
+    const CUresult result = real_cuCtxEnablePeerAccess(peer, flags);
+    if (result == CUDA_SUCCESS) transit::change_peer(peer, true);
+    return result;
 }
 
-CUresult hook_cuCtxDisablePeerAccess(CUcontext peer) { return real_cuCtxDisablePeerAccess(peer); }
+CUresult hook_cuCtxDisablePeerAccess(CUcontext peer) {
+    const CUresult result = real_cuCtxDisablePeerAccess(peer);
+    if (result == CUDA_SUCCESS) transit::change_peer(peer, false);
+    return result;
+}
 
 }  // extern "C"

@@ -74,10 +74,11 @@ bool Mover::may_move(std::uint32_t extent) noexcept {
     const auto& blocks = device_.ledger.blocks_in(extent);
     return !blocks.empty() &&
            std::all_of(blocks.begin(), blocks.end(), [boundary](const Block* block) {
-               // Without lifetimes a block is a whole segment, transient contents included: one that a table has listed may
-        // hold what kernels reach unseen, and stays (docs/decisions/0003).
-        return block->born_boundary < boundary && (block->lifetime_known || !block->listed);
-    });
+               // Without lifetimes a block is a whole segment, transient contents included: one
+               // that a table has listed may
+               // hold what kernels reach unseen, and stays (docs/decisions/0003).
+               return block->born_boundary < boundary && (block->lifetime_known || !block->listed);
+           });
 }
 
 std::vector<std::uint32_t> Mover::take_pending() noexcept {

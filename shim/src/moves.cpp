@@ -1,6 +1,7 @@
 // One move: copy, claim, remap, release. Every step can fail and leave the extent where it was.
 #include <cstdlib>
 
+#include "transit/capture.hpp"
 #include "transit/device.hpp"
 #include "transit/log.hpp"
 #include "transit/mover.hpp"
@@ -139,7 +140,7 @@ bool Mover::finish(const Flight& flight, Place to) noexcept {
         moved =
             device_.everything.word.load(std::memory_order_seq_cst) == flight.everything &&
             extent.pins.load(std::memory_order_seq_cst) == 0 &&
-                (!verifying() || same_bytes(flight, from, to)) &&
+            (!verifying() || same_bytes(flight, from, to)) &&
             remap(flight.extent, pool(to).handle(flight.frame), pool(from).handle(extent.frame));
         const std::uint32_t left = moved ? extent.frame : flight.frame;
         if (moved) extent.frame = flight.frame;
@@ -175,6 +176,24 @@ std::uint32_t Mover::move(const std::vector<std::uint32_t>& extents, Place to) n
             moved += finish(flights[i], to) ? 1 : 0;
     }
     return moved;
+}
+
+void Mover::change_access(int peer, bool granted) noexcept {
+    const OutsideCapture outside;
+    const std::lock_guard lock(mutex_);
+    if (!granted) {
+        device_.access.remove(peer);  // mappings made so far keep it, which harms nobody
+        return;
+    }
+    device_.access.add(peer);
+    const std::lock_guard ledger(device_.ledger_mutex);
+    for (std::uint32_t e : device_.used) {
+        const Extent& extent = device_.extents[e];
+        if (place_of(extent.word.load(std::memory_order_relaxed)) == Place::kNone || extent.hidden)
+            continue;
+        if (device_.access.apply(device_.address_of(e), device_.extent_bytes()) != CUDA_SUCCESS)
+            log(LogLevel::kWarn, "device %d cannot be given access to extent %u", peer, e);
+    }
 }
 
 }  // namespace transit

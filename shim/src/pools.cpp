@@ -1,4 +1,5 @@
-// The doors of stream-ordered memory: the default pool is ours, pools that the application makes are its own.
+// The doors of stream-ordered memory: the default pool is ours, pools that the application makes
+// are its own.
 #include <atomic>
 
 #include "transit/hooks.hpp"
@@ -11,7 +12,9 @@ namespace {
 bool is_default_pool(CUmemoryPool pool) noexcept {
     Device* device = Device::active();
     CUmemoryPool usual = nullptr;
-    return device != nullptr && real_cuDeviceGetDefaultMemPool(&usual, device->ordinal()) == CUDA_SUCCESS && pool == usual;
+    return device != nullptr &&
+           real_cuDeviceGetDefaultMemPool(&usual, device->ordinal()) == CUDA_SUCCESS &&
+           pool == usual;
 }
 
 // The device's current pool is the default one unless the application set another.
@@ -23,8 +26,8 @@ bool uses_default_pool(const Device& device) noexcept {
 }
 
 template <typename Pass>
-CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, bool per_thread, const void* caller,
-                  CUmemoryPool pool, Pass&& pass) noexcept {
+CUresult allocate(CUdeviceptr* out, std::size_t bytes, CUstream stream, bool per_thread,
+                  const void* caller, CUmemoryPool pool, Pass&& pass) noexcept {
     if (out == nullptr || bytes == 0 || called_by_communication_library(caller)) return pass();
     Device* device = Device::for_allocation();
     if (device == nullptr) return pass();
@@ -40,7 +43,8 @@ template <typename Pass>
 CUresult release(CUdeviceptr address, CUstream stream, bool per_thread, Pass&& pass) noexcept {
     Device* device = Device::active();
     CUresult result = CUDA_SUCCESS;
-    return device != nullptr && device->free_ordered(address, stream, per_thread, &result) ? result : pass();
+    return device != nullptr && device->free_ordered(address, stream, per_thread, &result) ? result
+                                                                                           : pass();
 }
 
 }  // namespace
@@ -56,23 +60,30 @@ CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr* out, size_t bytes, CUstream stre
     return transit::allocate(out, bytes, stream, true, __builtin_return_address(0), nullptr,
                              [&] { return real_cuMemAllocAsync_ptsz(out, bytes, stream); });
 }
-CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    return transit::allocate(out, bytes, stream, false, __builtin_return_address(0), pool,
-                             [&] { return real_cuMemAllocFromPoolAsync(out, bytes, pool, stream); });
+CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream) {
+    return transit::allocate(out, bytes, stream, false, __builtin_return_address(0), pool, [&] {
+        return real_cuMemAllocFromPoolAsync(out, bytes, pool, stream);
+    });
 }
-CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, size_t bytes, CUmemoryPool pool, CUstream stream) {
-    return transit::allocate(out, bytes, stream, true, __builtin_return_address(0), pool,
-                             [&] { return real_cuMemAllocFromPoolAsync_ptsz(out, bytes, pool, stream); });
+CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* out, size_t bytes, CUmemoryPool pool,
+                                           CUstream stream) {
+    return transit::allocate(out, bytes, stream, true, __builtin_return_address(0), pool, [&] {
+        return real_cuMemAllocFromPoolAsync_ptsz(out, bytes, pool, stream);
+    });
 }
 CUresult hook_cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-    return transit::release(address, stream, false, [&] { return real_cuMemFreeAsync(address, stream); });
+    return transit::release(address, stream, false,
+                            [&] { return real_cuMemFreeAsync(address, stream); });
 }
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
-    return transit::release(address, stream, true, [&] { return real_cuMemFreeAsync_ptsz(address, stream); });
+    return transit::release(address, stream, true,
+                            [&] { return real_cuMemFreeAsync_ptsz(address, stream); });
 }
 
 CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void* value) {
-    const bool figure = attribute >= CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+    const bool figure = attribute >= CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT &&
+                        attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH;
     if (!figure || value == nullptr || !transit::is_default_pool(pool))
         return real_cuMemPoolGetAttribute(pool, attribute, value);
     const transit::PoolUse use = transit::Device::active()->pool_use();
@@ -88,6 +99,15 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
     if (attribute >= CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT && transit::is_default_pool(pool))
         transit::Device::active()->reset_pool_peaks();
     return real_cuMemPoolSetAttribute(pool, attribute, value);
+}
+
+CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, size_t count) {
+    const CUresult result = real_cuMemPoolSetAccess(pool, wishes, count);
+    if (result != CUDA_SUCCESS || !transit::is_default_pool(pool)) return result;
+    for (size_t i = 0; i < count; ++i)
+        transit::Device::active()->mover.change_access(
+            wishes[i].location.id, wishes[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return CUDA_SUCCESS;
 }
 
 }  // extern "C"

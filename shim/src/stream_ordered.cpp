@@ -1,7 +1,8 @@
 // Stream-ordered memory: an address is given back where the stream stands, not where the host does.
 //
-// Each stream allocates from a zone of its own, so what it frees it may have again at once, and the address a request
-// gets depends on the order of calls alone. Memory freed on another stream is fenced: its next user waits for that point.
+// Each stream allocates from a zone of its own, so what it frees it may have again at once, and the
+// address a request gets depends on the order of calls alone. Memory freed on another stream is
+// fenced: its next user waits for that point.
 #include <algorithm>
 
 #include "transit/device.hpp"
@@ -17,20 +18,22 @@ constexpr std::uint32_t kFirstStreamExtents = 8192;  // the compute stream's, ne
 constexpr std::uint32_t kStreamExtents = 1024;
 constexpr std::uint32_t kFirstSmallExtents = 128;
 constexpr std::uint32_t kSmallExtents = 32;
-constexpr std::uint32_t kNoZone = ~std::uint32_t{0};
 
 }  // namespace
 
-void Device::add_zone(std::uint32_t wanted, std::uint64_t granule, std::uint64_t stream, bool small) {
+void Device::add_zone(std::uint32_t wanted, std::uint64_t granule, std::uint64_t stream,
+                      bool small) {
     const std::uint64_t base = address_of(next_zone_extent_);
     if (small)
         for (std::uint32_t e = next_zone_extent_; e < next_zone_extent_ + wanted; ++e)
             extents[e].pins.store(kPinSmall, std::memory_order_relaxed);
     next_zone_extent_ += wanted;
-    zones_.push_back({AddressSpace(base, wanted * extent_bytes_, granule), base + wanted * extent_bytes_, stream, small});
+    zones_.push_back({AddressSpace(base, wanted * extent_bytes_, granule),
+                      base + wanted * extent_bytes_, stream, small});
 }
 
-// Needs the ledger's lock. A stream's two zones are made when it first allocates; kNoZone when the arena is spent.
+// Needs the ledger's lock. A stream's two zones are made when it first allocates; kNoZone when the
+// arena is spent.
 std::uint32_t Device::zone_of(CUstream stream, bool per_thread, bool small) noexcept {
     const std::uint64_t key = stream_key(stream, per_thread);
     bool first = true;
@@ -46,7 +49,8 @@ std::uint32_t Device::zone_of(CUstream stream, bool per_thread, bool small) noex
     return static_cast<std::uint32_t>(zones_.size()) - (small ? 2 : 1);
 }
 
-CUresult Device::allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream, bool per_thread) noexcept {
+CUresult Device::allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream,
+                                  bool per_thread) noexcept {
     const std::lock_guard lock(ledger_mutex);
     const std::uint32_t zone = zone_of(stream, per_thread, bytes < kSmallBytes);
     if (zone == kNoZone) return CUDA_ERROR_NOT_SUPPORTED;
@@ -59,11 +63,13 @@ CUresult Device::allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream 
     return CUDA_SUCCESS;
 }
 
-bool Device::free_ordered(CUdeviceptr address, CUstream stream, bool per_thread, CUresult* result) noexcept {
+bool Device::free_ordered(CUdeviceptr address, CUstream stream, bool per_thread,
+                          CUresult* result) noexcept {
     if (!owns(address)) return false;
     std::unique_lock lock(ledger_mutex);
     const Allocation* found = ledger.allocation_at(address);
-    const std::uint64_t zone_stream = found == nullptr ? 0 : zones_[found->zone].stream;
+    const std::uint64_t zone_stream =
+        found == nullptr || found->zone == kNoZone ? 0 : zones_[found->zone].stream;
     if (zone_stream == 0) {  // cuMemAlloc memory may be freed this way too
         lock.unlock();
         return free(address, result);
@@ -104,7 +110,8 @@ void Device::wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream 
 PoolUse Device::pool_use() noexcept {
     const std::lock_guard lock(ledger_mutex);
     pool_use_.reserved_bytes = std::uint64_t{committed_extents_} * extent_bytes_;
-    pool_use_.reserved_peak_bytes = std::max(pool_use_.reserved_peak_bytes, pool_use_.reserved_bytes);
+    pool_use_.reserved_peak_bytes =
+        std::max(pool_use_.reserved_peak_bytes, pool_use_.reserved_bytes);
     return pool_use_;
 }
 

@@ -128,6 +128,7 @@ void Streams::poll_slot(Slot& slot) noexcept {
 }
 
 void Streams::poll() noexcept {
+    const OutsideCapture outside;
     for (std::uint64_t mask = used_mask(); mask != 0; mask &= mask - 1) {
         Slot& slot = slots_[static_cast<unsigned>(std::countr_zero(mask))];
         const std::lock_guard lock(slot.mutex);

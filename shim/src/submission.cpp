@@ -6,6 +6,7 @@
 #include "transit/clock.hpp"
 #include "transit/device.hpp"
 #include "transit/log.hpp"
+#include "transit/recorder.hpp"
 #include "transit/stats.hpp"
 #include "transit/verify.hpp"
 
@@ -59,6 +60,7 @@ void Submission::word(std::uint64_t value) noexcept {
     Block* block = device_.ledger.find(value);
     if (block == nullptr) return;
     add(block->extents);
+    if (recording()) record_operand(block->start, value - block->start);
     if (block->has_tables &&
         device_.ledger.reach_of_tables(block->start, block->bytes, ranges_) > 0)
         counter(Counter::kTableTouches).fetch_add(1, std::memory_order_relaxed);
@@ -66,6 +68,12 @@ void Submission::word(std::uint64_t value) noexcept {
 
 void Submission::range(CUdeviceptr address, std::size_t bytes) noexcept {
     if (!device_.owns(address) || bytes == 0) return;
+    if (recording()) {
+        scan_lock();
+        const Block* block = device_.ledger.find(address);
+        if (block != nullptr) record_operand(block->start, address - block->start);
+        copied_bytes_ = bytes;
+    }
     add(device_.ledger.extents_of(address, bytes));
 }
 
@@ -116,9 +124,11 @@ CUresult Submission::wait_for(Taken taken, unsigned attempt) noexcept {
     } else if (attempt > kMostAttempts) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     } else {
-        // A stale address, if nothing lives there any more: there is nothing to protect, the driver will judge it.
+        // A stale address, if nothing lives there any more: there is nothing to protect, the driver
+        // will judge it.
         const std::lock_guard lock(device_.ledger_mutex);
-        if (!device_.ledger.live(blocked_on_)) std::erase_if(ranges_, [this](ExtentRange r) {
+        if (!device_.ledger.live(blocked_on_))
+            std::erase_if(ranges_, [this](ExtentRange r) {
                 return r.first <= blocked_on_ && blocked_on_ <= r.last;
             });
     }
@@ -128,7 +138,7 @@ CUresult Submission::wait_for(Taken taken, unsigned attempt) noexcept {
 
 CUresult Submission::open(Operands operands) noexcept {
     if (scanning_.owns_lock()) scanning_.unlock();
-    captured_ = capturing(stream_);
+    captured_ = captured_ || capturing(stream_);
     bool brought_in = operands == Operands::kInPlace;
     for (unsigned attempt = 0;; ++attempt) {
         if (device_.pending_count.load(std::memory_order_acquire) != 0) {
@@ -159,7 +169,8 @@ CUresult Submission::close() noexcept {
         pin(kPinCaptured, "captured in a CUDA graph");
         return CUDA_SUCCESS;
     }
-    const CUresult verdict = verifying() ? device_.mover.hide(ranges_, everything_, name_) : CUDA_SUCCESS;
+    const CUresult verdict =
+        verifying() ? device_.mover.hide(ranges_, everything_, name_) : CUDA_SUCCESS;
     const std::uint64_t mask = std::uint64_t{1} << slot_;
     if (everything_) {
         device_.everything.touch.note(sequence_, mask);
@@ -171,11 +182,13 @@ CUresult Submission::close() noexcept {
             device_.extents[e].close();
         }
     }
+    if (recording()) record_operation(name_, copied_bytes_, stream_, slot_);
     device_.streams.end(slot_, !captures_open());
     return verdict;
 }
 
 void Submission::pin(std::uint32_t reason, const char* name) noexcept {
+    open_ = false;
     std::uint64_t fresh = 0;
     for (const ExtentRange range : ranges_) {
         for (std::uint32_t e = range.first; e <= range.last; ++e) {

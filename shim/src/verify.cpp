@@ -19,13 +19,17 @@ bool verifying() noexcept {
 // Needs the mover's lock.
 void Mover::hide_one(std::uint32_t e) noexcept {
     Extent& extent = device_.extents[e];
-    const bool captured = (extent.pins.load(std::memory_order_relaxed) & kPinCaptured) != 0;  // replays name nothing
-    if (extent.hidden || captured || place_of(extent.word.load(std::memory_order_relaxed)) == Place::kNone) return;
+    const bool captured =
+        (extent.pins.load(std::memory_order_relaxed) & kPinCaptured) != 0;  // replays name nothing
+    if (extent.hidden || captured ||
+        place_of(extent.word.load(std::memory_order_relaxed)) == Place::kNone)
+        return;
     if (real_cuMemUnmap(device_.address_of(e), device_.extent_bytes()) != CUDA_SUCCESS) return;
     extent.hidden = true;
     if (extent.ever_hidden) return;
     extent.ever_hidden = true;
-    counter(Counter::kUnmappedBytesVerified).fetch_add(device_.extent_bytes(), std::memory_order_relaxed);
+    counter(Counter::kUnmappedBytesVerified)
+        .fetch_add(device_.extent_bytes(), std::memory_order_relaxed);
 }
 
 void Mover::show(const std::vector<ExtentRange>& ranges, bool everything) noexcept {
@@ -37,26 +41,31 @@ void Mover::show(const std::vector<ExtentRange>& ranges, bool everything) noexce
         const Place place = place_of(extent.word.load(std::memory_order_relaxed));
         if (place == Place::kNone) return;
         const CUdeviceptr address = device_.address_of(e);
-        if (real_cuMemMap(address, device_.extent_bytes(), 0, pool(place).handle(extent.frame), 0) == CUDA_SUCCESS &&
+        if (real_cuMemMap(address, device_.extent_bytes(), 0, pool(place).handle(extent.frame),
+                          0) == CUDA_SUCCESS &&
             device_.access.apply(address, device_.extent_bytes()) == CUDA_SUCCESS)
             extent.hidden = false;
     };
     for (const ExtentRange range : ranges)
-        for (std::uint32_t e = range.first; e <= range.last; ++e) show_one(e);
+        for (std::uint32_t e = range.first; e <= range.last; ++e)
+            show_one(e);
     if (!everything) return;
     const std::lock_guard ledger(device_.ledger_mutex);
-    for (std::uint32_t e : device_.used) show_one(e);
+    for (std::uint32_t e : device_.used)
+        show_one(e);
 }
 
-CUresult Mover::hide(const std::vector<ExtentRange>& ranges, bool everything, const char* name) noexcept {
+CUresult Mover::hide(const std::vector<ExtentRange>& ranges, bool everything,
+                     const char* name) noexcept {
     const CUresult result = real_cuCtxSynchronize();
     if (result != CUDA_SUCCESS) {
         static std::atomic<bool> said{false};
         if (!said.exchange(true)) {
             counter(Counter::kHiddenAccesses).fetch_add(1, std::memory_order_relaxed);
             count_named("hidden", name);
-            log(LogLevel::kWarn, "verification: %s touched memory that nothing visible names (driver error %d)", name,
-                static_cast<int>(result));
+            log(LogLevel::kWarn,
+                "verification: %s touched memory that nothing visible names (driver error %d)",
+                name, static_cast<int>(result));
         }
         return result;
     }
@@ -88,7 +97,9 @@ bool Mover::same_bytes(const Flight& flight, Place from, Place to) noexcept {
     if (std::memcmp(first.get(), second.get(), bytes) == 0) return true;
     counter(Counter::kHiddenAccesses).fetch_add(1, std::memory_order_relaxed);
     count_named("hidden", "a write that nothing visible names, while its extent moved");
-    log(LogLevel::kWarn, "verification: extent %u changed while it moved, and nothing visible names it", flight.extent);
+    log(LogLevel::kWarn,
+        "verification: extent %u changed while it moved, and nothing visible names it",
+        flight.extent);
     return false;
 }
 

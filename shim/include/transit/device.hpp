@@ -21,7 +21,8 @@
 
 namespace transit {
 
-/// A part of the arena with its own addresses: a kind of allocation, or the stream that allocates from it.
+/// A part of the arena with its own addresses: a kind of allocation, or the stream that allocates
+/// from it.
 struct Zone {
     AddressSpace space;
     std::uint64_t end = 0;
@@ -51,6 +52,10 @@ public:
     /// not ours to manage.
     static Device* for_allocation() noexcept;
 
+    /// The device that a query from the current context is about: as for_allocation, but counting
+    /// nothing.
+    static Device* for_query() noexcept;
+
     /// cuMemAlloc. OUT_OF_MEMORY when the request exceeds what both budgets can hold.
     CUresult allocate(CUdeviceptr* out, std::size_t bytes) noexcept;
     /// cuMemFree; false if the address is not one of ours. Synchronises the context as the driver's
@@ -58,11 +63,26 @@ public:
     bool free(CUdeviceptr address, CUresult* result) noexcept;
     bool owns(std::uint64_t address) const noexcept { return address - arena_ < arena_bytes_; }
 
-    /// cuMemAllocAsync: addresses come from a zone of the stream's own, so reuse needs no ordering between streams.
-    CUresult allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream, bool per_thread) noexcept;
+    /// cuMemAllocAsync: addresses come from a zone of the stream's own, so reuse needs no ordering
+    /// between streams.
+    CUresult allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream,
+                              bool per_thread) noexcept;
     /// cuMemFreeAsync; false if the address is not one of ours.
-    bool free_ordered(CUdeviceptr address, CUstream stream, bool per_thread, CUresult* result) noexcept;
-    /// Bytes that stream-ordered memory holds, and those of them in use: what pool attributes report.
+    bool free_ordered(CUdeviceptr address, CUstream stream, bool per_thread,
+                      CUresult* result) noexcept;
+    /// Expandable segments: PyTorch reserves addresses and maps physical pieces into them as it
+    /// grows.
+    bool reserve(CUdeviceptr* out, std::size_t bytes) noexcept;
+    bool unreserve(CUdeviceptr address) noexcept;
+    CUresult promise(CUmemGenericAllocationHandle* out, std::size_t bytes) noexcept;
+    bool release(CUmemGenericAllocationHandle handle) noexcept;
+    CUresult map_piece(CUdeviceptr address, std::size_t bytes,
+                       CUmemGenericAllocationHandle handle) noexcept;
+    bool has_reservations() noexcept;
+    CUresult unmap_pieces(CUdeviceptr address, std::size_t bytes) noexcept;
+
+    /// Bytes that stream-ordered memory holds, and those of them in use: what pool attributes
+    /// report.
     PoolUse pool_use() noexcept;
     void reset_pool_peaks() noexcept;
 
@@ -83,6 +103,7 @@ public:
     std::uint64_t total_bytes() const noexcept;  // what the application is told the device has
     std::uint64_t available_bytes() noexcept;
     int ordinal() const noexcept { return ordinal_; }
+    CUcontext context() const noexcept { return context_; }
     CUdeviceptr arena() const noexcept { return arena_; }
     std::uint64_t extent_bytes() const noexcept { return extent_bytes_; }
     CUdeviceptr address_of(std::uint32_t extent) const noexcept {
@@ -98,7 +119,8 @@ public:
     std::vector<std::uint32_t> pending;  // live extents without a usable frame; the ledger's lock
     std::atomic<std::uint32_t> pending_count{0};
     std::unique_ptr<Extent[]> extents;
-    std::vector<std::uint32_t> used;  // extents that ever had an allocation, in that order; the ledger's lock
+    std::vector<std::uint32_t>
+        used;  // extents that ever had an allocation, in that order; the ledger's lock
     Everything everything;
     Streams streams;
     FramePool hbm;
@@ -109,12 +131,15 @@ private:
     struct Setup;
     explicit Device(const Setup& setup);
     static Device* create() noexcept;
+    bool is_current() const noexcept;
 
-    CUresult take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone, bool lifetime_known) noexcept;
+    CUresult take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone,
+                  bool lifetime_known) noexcept;
     void give(CUdeviceptr address, const Allocation& allocation) noexcept;
     std::uint32_t zone_of(CUstream stream, bool per_thread, bool small) noexcept;
     void wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream stream) noexcept;
-    void add_zone(std::uint32_t extents_wanted, std::uint64_t granule, std::uint64_t stream, bool small);
+    void add_zone(std::uint32_t extents_wanted, std::uint64_t granule, std::uint64_t stream,
+                  bool small);
     bool commit(std::uint64_t address, std::uint64_t bytes) noexcept;
     void uncommit(std::uint64_t address, std::uint64_t bytes) noexcept;
     void born(const std::vector<std::uint32_t>& extents) noexcept;
@@ -133,11 +158,13 @@ private:
     std::uint64_t arena_bytes_;
     std::uint64_t hbm_budget_bytes_;
     std::uint64_t passed_bytes_ = 0;
-    std::vector<Zone> zones_;                       // the ledger's lock, like what follows
-    std::map<std::uint64_t, Fence> fences_;         // by start of the freed range
+    std::vector<Zone> zones_;                // the ledger's lock, like what follows
+    std::map<std::uint64_t, Fence> fences_;  // by start of the freed range
     std::uint32_t committed_extents_ = 0;
     std::uint32_t next_zone_extent_ = 0;
     PoolUse pool_use_;
+    std::map<std::uint64_t, std::uint64_t> reservations_;  // start → bytes
+    std::uint64_t promised_bytes_ = 0;                     // pieces made but not mapped
     bool refused_this_episode_ = false;
     std::atomic<bool> after_optimizer_{true};
     std::atomic<std::uint32_t> boundary_{0};

@@ -55,8 +55,8 @@ struct alignas(64) Extent {
     std::uint32_t allocations = 0;  // that overlap it; the ledger's lock
     bool hidden = false;            // verification has taken its mapping away; the mover's lock
     bool ever_hidden = false;
-    std::uint32_t shown = 0;        // open launches that name it; the mover's lock
-    bool listed = false;            // among the device's used extents; the ledger's lock
+    std::uint32_t shown = 0;  // open launches that name it; the mover's lock
+    bool listed = false;      // among the device's used extents; the ledger's lock
 
     /// Takes a ticket and answers the word before it.
     std::uint64_t open() noexcept {

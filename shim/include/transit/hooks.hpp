@@ -30,6 +30,13 @@ CUresult submit(CUstream stream, bool per_thread, std::initializer_list<Span> sp
     return result == CUDA_SUCCESS ? verdict : result;
 }
 
+struct KernelInfo;
+
+/// Names every block that a launch's parameters, or its `extra` buffer, hold an address of;
+/// everything, if the layout is unknown or the kernel is known to reach further.
+void scan_parameters(Submission& work, const KernelInfo& kernel, void** params,
+                     void** extra) noexcept;
+
 /// Remembers the addresses in host data that is about to be copied to `to` (16 MiB at most), or
 /// that `to` held some.
 void note_host_data(CUdeviceptr to, const void* from, std::size_t bytes) noexcept;
@@ -41,5 +48,7 @@ void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept;
 /// True if `address` lies in a library that exports its memory to peers (NCCL, NVSHMEM, UCX): its
 /// allocations stay its own.
 bool called_by_communication_library(const void* return_address) noexcept;
+bool called_by(const void* return_address,
+               std::initializer_list<const char*> library_prefixes) noexcept;
 
 }  // namespace transit

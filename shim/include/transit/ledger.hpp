@@ -21,12 +21,15 @@ struct Block {
     std::uint64_t bytes = 0;
     std::uint32_t born_boundary = 0;  // step boundaries seen before it was made
     bool lifetime_known = false;  // freed when the application frees it, not when its segment goes
-    bool has_tables = false;          // addresses are stored in it
-    bool listed = false;              // some table has held its address
+    bool has_tables = false;      // addresses are stored in it
+    bool listed = false;          // some table has held its address
     ExtentRange extents;
 
     std::uint64_t end() const { return start + bytes; }
 };
+
+inline constexpr std::uint32_t kNoZone =
+    ~std::uint32_t{0};  // addresses that are not given back to a zone
 
 /// An allocation that the driver call returned: a segment of a caching allocator, or a tensor.
 struct Allocation {

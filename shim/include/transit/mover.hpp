@@ -32,11 +32,16 @@ public:
     /// Moves one idle extent the other way, if it may move at all (stress tests). True if it moved.
     bool swap_place(std::uint32_t extent) noexcept;
 
+    /// Grants or takes away a peer's access to every mapping there is; later ones get it from the
+    /// access list.
+    void change_access(int device, bool granted) noexcept;
+
     /// Verification: maps what a launch names, for as long as it is open.
     void show(const std::vector<ExtentRange>& ranges, bool everything) noexcept;
-    /// Waits for the launch and takes its mappings away again. The launch's own error, if it had one: then it touched
-    /// what it did not name, and `name` is reported.
-    CUresult hide(const std::vector<ExtentRange>& ranges, bool everything, const char* name) noexcept;
+    /// Waits for the launch and takes its mappings away again. The launch's own error, if it had
+    /// one: then it touched what it did not name, and `name` is reported.
+    CUresult hide(const std::vector<ExtentRange>& ranges, bool everything,
+                  const char* name) noexcept;
 
     /// Waits, holding nothing, until no move is remapping `extent`.
     void wait_unclaimed(const Extent& extent) noexcept;

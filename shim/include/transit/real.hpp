@@ -20,6 +20,8 @@ TRANSIT_REAL(cuMemAllocFromPoolAsync); TRANSIT_REAL_AS(cuMemAllocFromPoolAsync_p
 TRANSIT_REAL(cuMemFreeAsync); TRANSIT_REAL_AS(cuMemFreeAsync_ptsz, cuMemFreeAsync);
 TRANSIT_REAL(cuDeviceGetDefaultMemPool); TRANSIT_REAL(cuDeviceGetMemPool);
 TRANSIT_REAL(cuMemPoolGetAttribute); TRANSIT_REAL(cuMemPoolSetAttribute); TRANSIT_REAL(cuStreamWaitEvent);
+TRANSIT_REAL(cuMemAddressFree); TRANSIT_REAL(cuMemExportToShareableHandle); TRANSIT_REAL(cuMemPoolSetAccess);
+CUresult real_cuEventElapsedTime(float* ms, CUevent start, CUevent end);
 TRANSIT_REAL(cuModuleUnload); TRANSIT_REAL(cuLibraryUnload);
 TRANSIT_REAL(cuFuncGetName); TRANSIT_REAL(cuKernelGetName); TRANSIT_REAL(cuFuncGetParamInfo); TRANSIT_REAL(cuKernelGetParamInfo);
 TRANSIT_REAL(cuMemAddressReserve); TRANSIT_REAL(cuMemCreate); TRANSIT_REAL(cuMemRelease); TRANSIT_REAL(cuMemMap);
@@ -60,6 +62,37 @@ TRANSIT_REAL(cuMemsetD2D32Async); TRANSIT_REAL_AS(cuMemsetD2D32Async_ptsz, cuMem
 TRANSIT_REAL_AS(cuStreamBeginCapture_v2, cuStreamBeginCapture); TRANSIT_REAL_AS(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture);
 TRANSIT_REAL(cuStreamBeginCaptureToGraph); TRANSIT_REAL_AS(cuStreamBeginCaptureToGraph_ptsz, cuStreamBeginCaptureToGraph);
 TRANSIT_REAL(cuStreamEndCapture); TRANSIT_REAL_AS(cuStreamEndCapture_ptsz, cuStreamEndCapture);
+// Nodes and polled memory.
+TRANSIT_REAL_AS(cuGraphAddKernelNode_v2, cuGraphAddKernelNode);
+TRANSIT_REAL(cuGraphAddMemcpyNode);
+TRANSIT_REAL(cuGraphAddMemsetNode);
+TRANSIT_REAL_AS(cuGraphAddNode_v2, cuGraphAddNode);
+TRANSIT_REAL_AS(cuGraphKernelNodeSetParams_v2, cuGraphKernelNodeSetParams);
+TRANSIT_REAL_AS(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams);
+TRANSIT_REAL(cuGraphExecMemcpyNodeSetParams);
+TRANSIT_REAL(cuGraphExecMemsetNodeSetParams);
+TRANSIT_REAL(cuGraphNodeSetParams);
+TRANSIT_REAL(cuGraphExecNodeSetParams);
+TRANSIT_REAL_AS(cuStreamWaitValue32, cuStreamWaitValue32);
+TRANSIT_REAL_AS(cuStreamWaitValue32_ptsz, cuStreamWaitValue32);
+TRANSIT_REAL_AS(cuStreamWaitValue32_v2, cuStreamWaitValue32);
+TRANSIT_REAL_AS(cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue32);
+TRANSIT_REAL_AS(cuStreamWaitValue64, cuStreamWaitValue64);
+TRANSIT_REAL_AS(cuStreamWaitValue64_ptsz, cuStreamWaitValue64);
+TRANSIT_REAL_AS(cuStreamWaitValue64_v2, cuStreamWaitValue64);
+TRANSIT_REAL_AS(cuStreamWaitValue64_v2_ptsz, cuStreamWaitValue64);
+TRANSIT_REAL_AS(cuStreamWriteValue32, cuStreamWriteValue32);
+TRANSIT_REAL_AS(cuStreamWriteValue32_ptsz, cuStreamWriteValue32);
+TRANSIT_REAL_AS(cuStreamWriteValue32_v2, cuStreamWriteValue32);
+TRANSIT_REAL_AS(cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue32);
+TRANSIT_REAL_AS(cuStreamWriteValue64, cuStreamWriteValue64);
+TRANSIT_REAL_AS(cuStreamWriteValue64_ptsz, cuStreamWriteValue64);
+TRANSIT_REAL_AS(cuStreamWriteValue64_v2, cuStreamWriteValue64);
+TRANSIT_REAL_AS(cuStreamWriteValue64_v2_ptsz, cuStreamWriteValue64);
+TRANSIT_REAL_AS(cuStreamBatchMemOp, cuStreamBatchMemOp);
+TRANSIT_REAL_AS(cuStreamBatchMemOp_ptsz, cuStreamBatchMemOp);
+TRANSIT_REAL_AS(cuStreamBatchMemOp_v2, cuStreamBatchMemOp);
+TRANSIT_REAL_AS(cuStreamBatchMemOp_v2_ptsz, cuStreamBatchMemOp);
 // clang-format on
 #undef TRANSIT_REAL
 #undef TRANSIT_REAL_AS

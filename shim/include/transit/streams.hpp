@@ -19,7 +19,8 @@ namespace transit {
 /// `ended` after the driver has it. So whoever reads a number n, and then finds ended == begun,
 /// knows that every operation of that stream numbered n or less is in the driver's queue; an event
 /// recorded then covers them all.
-/// What identifies a stream: its handle; per-thread default streams have one key a thread, the legacy one is 1.
+/// What identifies a stream: its handle; per-thread default streams have one key a thread, the
+/// legacy one is 1.
 std::uint64_t stream_key(CUstream stream, bool per_thread) noexcept;
 
 class Streams {

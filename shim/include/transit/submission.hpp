@@ -39,7 +39,13 @@ public:
     /// Takes the tickets. `kInHbm`: the work reads its memory many times, so what is in DRAM is
     /// brought in first.
     CUresult open(Operands operands) noexcept;
-    /// Gives the tickets back. An error only in a verification run: what the work itself ended with.
+    /// As open, for work that goes into a graph: its extents are pinned instead of noted.
+    CUresult open_for_graph() noexcept {
+        captured_ = true;
+        return open(Operands::kInHbm);
+    }
+    /// Gives the tickets back. An error only in a verification run: what the work itself ended
+    /// with.
     CUresult close() noexcept;
     /// The touched extents may never move again (see Pin); used instead of close by what outlives
     /// its call.
@@ -71,6 +77,7 @@ private:
     std::uint64_t sequence_ = 0;
     std::uint32_t blocked_on_ = 0;
     std::int64_t waited_ns_ = 0;
+    std::uint64_t copied_bytes_ = 0;
     const char* name_ = "a copy or fill";
     std::unique_lock<std::mutex> scanning_;  // the ledger's, from the first word to open
     std::vector<ExtentRange>& ranges_;       // this thread's, reused
