@@ -21,6 +21,7 @@ void AddressSpace::drop_free(std::map<std::uint64_t, std::uint64_t>::iterator ra
 }
 
 std::optional<std::uint64_t> AddressSpace::take(std::uint64_t bytes) {
+    if (bytes > ~std::uint64_t{0} - granule_) return std::nullopt;  // rounding up would wrap around
     const std::uint64_t wanted = std::max(rounded(bytes), granule_);
     const auto fit = by_size_.lower_bound({wanted, 0});
     if (fit == by_size_.end()) return std::nullopt;

@@ -45,12 +45,37 @@ Span target(const CUDA_MEMCPY3D& c) noexcept {
                    c.dstHeight * (c.dstZ + c.Depth) + c.dstY + c.Height, c);
 }
 
+std::size_t depth_of(const CUDA_MEMCPY2D&) noexcept { return 1; }
+std::size_t depth_of(const CUDA_MEMCPY3D& c) noexcept { return c.Depth; }
+std::size_t slice(std::size_t, std::size_t, const CUDA_MEMCPY2D&, bool) noexcept { return 0; }
+std::size_t slice(std::size_t z, std::size_t pitch, const CUDA_MEMCPY3D& c, bool from) noexcept {
+    return from ? (c.srcZ + z) * pitch * c.srcHeight : (c.dstZ + z) * pitch * c.dstHeight;
+}
+
+// Row by row: what lies between the rows is neither read nor written.
+template <typename Copy>
+void note_pitched(const Copy& c) noexcept {
+    if (c.dstMemoryType != CU_MEMORYTYPE_DEVICE && c.dstMemoryType != CU_MEMORYTYPE_UNIFIED) return;
+    const bool from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST;
+    const CUdeviceptr source = from_host ? reinterpret_cast<CUdeviceptr>(c.srcHost) : c.srcDevice;
+    for (std::size_t z = 0; z < depth_of(c); ++z) {
+        for (std::size_t y = 0; y < c.Height; ++y) {
+            const CUdeviceptr to = c.dstDevice + slice(z, c.dstPitch, c, false) +
+                                   (c.dstY + y) * c.dstPitch + c.dstXInBytes;
+            const CUdeviceptr from =
+                source + slice(z, c.srcPitch, c, true) + (c.srcY + y) * c.srcPitch + c.srcXInBytes;
+            if (from_host) note_host_data(to, reinterpret_cast<const void*>(from), c.WidthInBytes);
+            if (c.srcMemoryType == CU_MEMORYTYPE_DEVICE) note_device_copy(to, from, c.WidthInBytes);
+            if (c.srcMemoryType == CU_MEMORYTYPE_UNIFIED) note_unified(to, from, c.WidthInBytes);
+        }
+    }
+}
+
 template <typename Copy, typename Call>
 CUresult pitched(const Copy* copy, CUstream stream, bool per_thread, Call&& call) noexcept {
-    if (copy == nullptr) return call();
-    const Span to = target(*copy);
-    note_overwrite(to.address, to.bytes);
-    return submit(stream, per_thread, {to, source(*copy)}, std::forward<Call>(call));
+    if (copy == nullptr || Device::active() == nullptr) return call();
+    note_pitched(*copy);
+    return submit(stream, per_thread, {target(*copy), source(*copy)}, std::forward<Call>(call));
 }
 
 template <typename Call>

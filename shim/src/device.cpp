@@ -244,9 +244,11 @@ CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone,
     whole.born_boundary = boundary();
     whole.lifetime_known = lifetime_known;
     std::vector<std::uint32_t> reached;
-    ledger.add_block(whole, reached);
+    std::vector<std::uint32_t> left;
+    ledger.add_block(whole, reached, &left);
+    died(left);
     if (recording()) record_allocation(whole.start, whole.bytes);
-    born(reached);
+    born(ledger.extents_of(whole.start, whole.bytes), reached);
     add_with_peak(Counter::kLiveBytes, Counter::kLivePeakBytes, static_cast<std::int64_t>(span));
     wake_stocking();
     *out = *address;
@@ -278,7 +280,7 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
     }
     // The driver's own free waits for the GPU; programs rely on it, and so does reusing the address
     // on any stream.
-    *result = real_cuCtxSynchronize();
+    *result = synchronize();
     if (*result != CUDA_SUCCESS) return true;
     const std::lock_guard lock(ledger_mutex);
     const auto removed = ledger.remove_allocation(address);
@@ -291,13 +293,19 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
     return true;
 }
 
-void Device::born(const std::vector<std::uint32_t>& reached) noexcept {
+// Needs the ledger's lock. `range` is the new block's, `reached` those of its extents that were
+// dead before. An extent that is being remapped this moment is queued too, live or not: then every
+// launch waits for the move to end, also one that reaches the block in ways no scan shows.
+void Device::born(ExtentRange range, const std::vector<std::uint32_t>& reached) noexcept {
     std::uint32_t queued = 0;
-    for (std::uint32_t e : reached) {
-        if (place_of(extents[e].word.load(std::memory_order_seq_cst)) == Place::kHbm) continue;
+    const auto queue = [&](std::uint32_t e) {
         pending.push_back(e);
         ++queued;
-    }
+    };
+    for (std::uint32_t e : reached)
+        if (place_of(extents[e].word.load(std::memory_order_seq_cst)) != Place::kHbm) queue(e);
+    for (std::uint32_t e = range.first; e <= range.last; ++e)
+        if (claimed(extents[e].word.load(std::memory_order_seq_cst))) queue(e);
     if (queued != 0) pending_count.fetch_add(queued, std::memory_order_seq_cst);
 }
 
@@ -331,13 +339,17 @@ void Device::block_born(CUdeviceptr address, std::size_t bytes) noexcept {
     block.lifetime_known = true;
     block.born_boundary = boundary();
     static thread_local std::vector<std::uint32_t> reached;
+    static thread_local std::vector<std::uint32_t> left;
     reached.clear();
+    left.clear();
     const std::lock_guard lock(ledger_mutex);
-    ledger.add_block(block, reached);
+    const std::uint64_t before = ledger.live_bytes();
+    ledger.add_block(block, reached, &left);
+    died(left);
     if (recording()) record_allocation(block.start, block.bytes);
-    born(reached);
+    born(ledger.extents_of(block.start, block.bytes), reached);
     add_with_peak(Counter::kLiveBytes, Counter::kLivePeakBytes,
-                  static_cast<std::int64_t>(block.bytes));
+                  static_cast<std::int64_t>(ledger.live_bytes() - before));
 }
 
 void Device::block_died(CUdeviceptr address) noexcept {
@@ -361,6 +373,19 @@ void Device::passed_through(std::int64_t bytes) noexcept {
     const std::uint64_t left =
         hbm_budget_bytes_ > passed_bytes_ ? hbm_budget_bytes_ - passed_bytes_ : 0;
     hbm.set_limit(static_cast<std::uint32_t>(left / extent_bytes_));
+}
+
+CUresult Device::synchronize() noexcept {
+    const Streams::Snapshot before = streams.snapshot();
+    const CUresult result = real_cuCtxSynchronize();
+    if (result == CUDA_SUCCESS) streams.synchronized(before);
+    return result;
+}
+
+void Device::freeze() noexcept {
+    if (frozen_.exchange(true, std::memory_order_seq_cst)) return;
+    warn_once(
+        "a CUDA graph holds a kernel whose reach is unknown; memory stays where it is from now on");
 }
 
 void Device::note_kernel(KernelClass kind) noexcept {

@@ -1,7 +1,10 @@
 #include "transit/kernels.hpp"
 
+#include <cxxabi.h>
+
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
 
@@ -46,6 +49,10 @@ constexpr std::array<std::string_view, 16> kStreamers = {"elementwise",
 constexpr std::array<std::string_view, 5> kTableBuilders = {"prepare_grouped_gemm", "setArray",
                                                             "set_stride_and_ptr", "sim_build_table",
                                                             "build_pointer_table"};
+
+// Kernels that carry whatever their source holds, addresses included, to another place.
+constexpr std::array<std::string_view, 5> kCopiers = {"copy_kernel", "direct_copy",
+                                                      "CatArrayBatchedCopy", "memcpy", "sim_copy"};
 
 template <std::size_t N>
 bool names_any(std::string_view name, const std::array<std::string_view, N>& parts) noexcept {
@@ -104,6 +111,8 @@ const KernelInfo* look_up(CUfunction function) noexcept {
         read_layout(function, *info);
         info->kind = classify(info->name);
         info->unseen = reaches_unseen(info->name);
+        info->makes_opaque = builds_tables(info->name);
+        info->copies = copies_content(info->name);
         slot = info;
     }
     return slot;
@@ -117,16 +126,23 @@ KernelClass classify(std::string_view name) noexcept {
     return names_any(name, kStreamers) ? KernelClass::kStreaming : KernelClass::kCompute;
 }
 
+bool builds_tables(std::string_view name) noexcept { return names_any(name, kTableBuilders); }
+
+bool copies_content(std::string_view name) noexcept {
+    return names_any(name, kCopiers) && name.find("chunk_cat") == std::string_view::npos;
+}
+
 bool reaches_unseen(std::string_view name) noexcept {
-    if (names_any(name, kTableBuilders)) return true;
-    // Itanium mangling: P is a pointer, K const; "PP", "PKP" and "PKPK" are pointers to pointers. A
-    // template argument list can hold them without meaning a parameter, so this errs towards
-    // touching too much.
-    const std::size_t parameters =
-        name.rfind("Ev");  // the parameter list follows the function's own name
-    const std::string_view tail =
-        parameters == std::string_view::npos ? name : name.substr(parameters + 2);
-    return tail.find("PP") != std::string_view::npos || tail.find("PKP") != std::string_view::npos;
+    if (builds_tables(name)) return true;
+    // A template argument can hold a pointer to pointers without being a parameter, so this errs
+    // towards touching too much. A name that is not C++ has no signature to read.
+    int status = 0;
+    char* readable = abi::__cxa_demangle(std::string(name).c_str(), nullptr, nullptr, &status);
+    const std::string_view signature = readable == nullptr ? std::string_view() : readable;
+    const bool unseen = signature.find("**") != std::string_view::npos ||
+                        signature.find("* const*") != std::string_view::npos;
+    std::free(readable);
+    return unseen;
 }
 
 const KernelInfo& kernel_info(CUfunction function) noexcept {

@@ -53,6 +53,7 @@ CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** pa
     device->note_kernel(kernel.kind);
     Submission work(*device, stream, per_thread);
     work.name(kernel.name.c_str());
+    work.spreads_addresses(kernel.makes_opaque, kernel.copies);
     scan_parameters(work, kernel, params, extra);
     if (work.names_any())
         counter(Counter::kManagedLaunches).fetch_add(1, std::memory_order_relaxed);

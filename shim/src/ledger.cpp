@@ -48,9 +48,11 @@ Ledger::allocation_around(std::uint64_t address) const {
     return *after;
 }
 
-void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born) {
-    std::vector<std::uint32_t> died;
-    remove_blocks(block.start, block.bytes, died);
+void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born,
+                       std::vector<std::uint32_t>* died) {
+    if (block.bytes == 0) return;
+    std::vector<std::uint32_t> lost;
+    remove_blocks(block.start, block.bytes, died == nullptr ? lost : *died);
     auto owned = std::make_unique<Block>(block);
     owned->extents = extents_of(block.start, block.bytes);
     for (std::uint32_t e = owned->extents.first; e <= owned->extents.last; ++e) {
@@ -103,11 +105,23 @@ Block* Ledger::find(std::uint64_t address) {
 
 void Ledger::add_table(std::uint64_t address, Table table) {
     drop_tables(address, table.bytes);
-    if (Block* block = find(address)) {
-        block->has_tables = true;
-    } else {
-        ++foreign_tables_;
+    // What is left overlaps in part, and keeps addresses outside the new one: the two become one
+    // table.
+    auto at = tables_.upper_bound(address + (table.bytes == 0 ? 0 : table.bytes - 1));
+    while (at != tables_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > address) {
+        --at;
+        const std::uint64_t end = std::max(address + table.bytes, at->first + at->second.bytes);
+        table.reaches.insert(table.reaches.end(), at->second.reaches.begin(),
+                             at->second.reaches.end());
+        address = std::min(address, at->first);
+        table.bytes = end - address;
+        if (at->second.foreign) --foreign_tables_;
+        at = tables_.erase(at);
     }
+    Block* block = find(address);
+    table.foreign = block == nullptr;
+    if (block != nullptr) block->has_tables = true;
+    if (table.foreign) ++foreign_tables_;
     tables_.insert_or_assign(address, std::move(table));
 }
 
@@ -115,7 +129,7 @@ std::size_t Ledger::drop_tables(std::uint64_t address, std::uint64_t bytes) {
     std::size_t dropped = 0;
     for (auto at = tables_.lower_bound(address);
          at != tables_.end() && at->first + at->second.bytes <= address + bytes; ++dropped) {
-        if (!contains(at->first)) --foreign_tables_;
+        if (at->second.foreign) --foreign_tables_;
         at = tables_.erase(at);
     }
     return dropped;

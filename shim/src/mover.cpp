@@ -57,6 +57,13 @@ FramePool& Mover::pool(Place place) noexcept {
     return place == Place::kHbm ? device_.hbm : device_.dram;
 }
 
+// Enough for dead memory: every launch that could reach it, seen or unseen, came before its end,
+// which noted all streams.
+bool Mover::passed(const Extent& extent) const noexcept {
+    return device_.streams.passed(extent.touch.streams.load(std::memory_order_acquire),
+                                  extent.touch.sequence.load(std::memory_order_acquire));
+}
+
 bool Mover::idle(const Extent& extent) const noexcept {
     return !has_tickets(extent.word.load(std::memory_order_seq_cst)) &&
            !has_tickets(device_.everything.word.load(std::memory_order_seq_cst)) &&
@@ -69,7 +76,8 @@ bool Mover::idle(const Extent& extent) const noexcept {
 
 // Needs the ledger's lock. Transient memory stays put: its scan has not been shown to be complete.
 bool Mover::may_move(std::uint32_t extent) noexcept {
-    if (device_.extents[extent].pins.load(std::memory_order_acquire) != 0) return false;
+    if (device_.frozen() || device_.extents[extent].pins.load(std::memory_order_acquire) != 0)
+        return false;
     const std::uint32_t boundary = device_.boundary();
     const auto& blocks = device_.ledger.blocks_in(extent);
     return !blocks.empty() &&
@@ -106,18 +114,29 @@ bool Mover::place_pending() noexcept {
             const Place place = place_of(device_.extents[e].word.load(std::memory_order_acquire));
             return place == Place::kHbm || (place == Place::kDram && !drop(e));
         });
-        const std::vector<std::uint32_t> frames =
+        std::vector<std::uint32_t> frames =
             frames_for(static_cast<std::uint32_t>(wanted.size()), Keep(nullptr));
-        for (std::size_t i = 0; i < wanted.size() && placed; ++i) {
-            if (i < frames.size()) {
-                placed = map(wanted[i], Place::kHbm, frames[i]);
+        std::size_t done = 0;
+        for (; done < wanted.size() && placed; done += placed ? 1 : 0) {
+            if (done < frames.size()) {
+                placed = map(wanted[done], Place::kHbm, frames[done]);
                 continue;
             }
             const auto frame = device_.dram.take();
-            placed = frame && map(wanted[i], Place::kDram, *frame);
+            placed = frame && map(wanted[done], Place::kDram, *frame);
+        }
+        if (!placed) {
+            // Nothing is forgotten: the next launch tries again. A frame that could not be mapped
+            // is back in its pool.
+            for (std::size_t i = done + 1; i < frames.size(); ++i)
+                device_.hbm.give(frames[i]);
+            const std::lock_guard ledger(device_.ledger_mutex);
+            device_.pending.insert(device_.pending.end(),
+                                   wanted.begin() + static_cast<std::ptrdiff_t>(done),
+                                   wanted.end());
+            return false;
         }
         device_.pending_count.fetch_sub(seen, std::memory_order_acq_rel);
-        if (!placed) return false;
     }
     return true;
 }
@@ -163,6 +182,7 @@ std::vector<std::uint32_t> Mover::frames_for(std::uint32_t count, const Keep& ke
             continue;
         if (!dead_memory_will_pass()) break;
         device_.streams.flush(~std::uint64_t{0});
+        if (device_.streams.needs_synchronisation() && !captures_open()) device_.synchronize();
         if (deadline == 0) deadline = now_ns() + kFrameWaitNs;
         if (now_ns() > deadline) break;
         nap_ns(kPollNs);
@@ -237,6 +257,10 @@ void Mover::bring_in(const std::vector<ExtentRange>& ranges) noexcept {
                 wanted.push_back(e);
     std::sort(wanted.begin(), wanted.end());
     wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+    {
+        const std::lock_guard ledger(device_.ledger_mutex);
+        std::erase_if(wanted, [this](std::uint32_t e) { return !may_move(e); });
+    }
     if (wanted.empty()) return;
     // The frames go back to the pool's stock, from where the moves take them.
     for (std::uint32_t frame : frames_for(static_cast<std::uint32_t>(wanted.size()), Keep(&ranges)))
@@ -261,12 +285,10 @@ bool Mover::swap_place(std::uint32_t e) noexcept {
 
 bool Mover::wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept {
     const std::int64_t deadline = now_ns() + limit_ns;
-    bool flushed = false;
     for (std::uint32_t e : extents) {
         while (!idle(device_.extents[e])) {
             if (now_ns() > deadline) return false;
-            if (!flushed) device_.streams.flush(~std::uint64_t{0});
-            flushed = true;
+            device_.streams.flush(~std::uint64_t{0});
             device_.streams.poll();
             if (!idle(device_.extents[e])) nap_ns(kPollNs);
         }

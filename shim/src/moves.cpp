@@ -23,12 +23,15 @@ constexpr std::uint64_t place_delta(Place from, Place to) {
 
 // Streams and events are made in the caller's context, which is the device's primary one.
 bool Mover::prepare() noexcept {
-    if (in_ != nullptr) return true;
-    if (real_cuStreamCreate(&out_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
-    if (real_cuStreamCreate(&in_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return false;
-    events_.resize(kFlights);
-    for (CUevent& event : events_)
+    if (!events_.empty()) return true;
+    if (out_ == nullptr && real_cuStreamCreate(&out_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return false;
+    if (in_ == nullptr && real_cuStreamCreate(&in_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return false;
+    std::vector<CUevent> made(kFlights);
+    for (CUevent& event : made)
         if (real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
+    events_ = std::move(made);
     return true;
 }
 
@@ -59,7 +62,7 @@ bool Mover::map(std::uint32_t e, Place place, std::uint32_t frame) noexcept {
 // Takes the frame of a dead extent. Its content is nobody's, so nothing is copied.
 bool Mover::drop(std::uint32_t e) noexcept {
     Extent& extent = device_.extents[e];
-    if (!idle(extent)) return false;
+    if (!passed(extent)) return false;
     std::uint64_t word = extent.word.load(std::memory_order_seq_cst);
     const Place place = place_of(word);
     if (place == Place::kNone || claimed(word) || has_tickets(word)) return false;
@@ -70,7 +73,7 @@ bool Mover::drop(std::uint32_t e) noexcept {
         const std::lock_guard lock(device_.ledger_mutex);
         // Whoever revives it from here on finds no place and queues it for a frame, behind the
         // mover's lock.
-        dropped = (place == Place::kDram || !device_.ledger.live(e)) && idle(extent);
+        dropped = (place == Place::kDram || !device_.ledger.live(e)) && passed(extent);
         extent.word.fetch_add(dropped ? place_delta(place, Place::kNone)
                                       : std::uint64_t{0} - kClaimed,
                               std::memory_order_seq_cst);
@@ -103,6 +106,7 @@ bool Mover::start(std::uint32_t e, Place to, Flight& flight) noexcept {
                            device_.extent_bytes(), stream) == CUDA_SUCCESS &&
         real_cuEventRecord(flight.copied, stream) == CUDA_SUCCESS)
         return true;
+    real_cuStreamSynchronize(stream);  // a copy that was queued still writes to the frame
     pool(to).give(*frame);
     return false;
 }
@@ -127,10 +131,19 @@ bool Mover::remap(std::uint32_t e, CUmemGenericAllocationHandle to,
     std::abort();
 }
 
+// Between the copy's start and the claim a transient block may have been born in the extent, and
+// written unseen. One that is born after this look finds the claim and makes every launch wait
+// (Device::born).
+bool Mover::still_may_move(std::uint32_t extent) noexcept {
+    const std::lock_guard lock(device_.ledger_mutex);
+    return may_move(extent);
+}
+
 bool Mover::finish(const Flight& flight, Place to) noexcept {
     Extent& extent = device_.extents[flight.extent];
     const Place from = place_of(flight.word);
     bool moved = real_cuEventSynchronize(flight.copied) == CUDA_SUCCESS;
+    if (!moved) real_cuStreamSynchronize(to == Place::kDram ? out_ : in_);
     claims_.fetch_add(1, std::memory_order_seq_cst);
     std::uint64_t expected = flight.word;
     // The same word means the same version: no ticket was taken since the copy began.
@@ -139,8 +152,7 @@ bool Mover::finish(const Flight& flight, Place to) noexcept {
     if (moved) {
         moved =
             device_.everything.word.load(std::memory_order_seq_cst) == flight.everything &&
-            extent.pins.load(std::memory_order_seq_cst) == 0 &&
-            (!verifying() || same_bytes(flight, from, to)) &&
+            still_may_move(flight.extent) && (!verifying() || same_bytes(flight, from, to)) &&
             remap(flight.extent, pool(to).handle(flight.frame), pool(from).handle(extent.frame));
         const std::uint32_t left = moved ? extent.frame : flight.frame;
         if (moved) extent.frame = flight.frame;

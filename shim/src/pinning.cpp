@@ -14,7 +14,9 @@ void pin(std::uint32_t reason, const char* words, Name&& name_extents) noexcept 
     if (device == nullptr) return;
     Submission work(*device, nullptr, false);
     name_extents(work);
-    if (work.open_for_graph() == CUDA_SUCCESS) work.pin(reason, words);
+    if (work.open_for_graph() != CUDA_SUCCESS) return;
+    if (work.names_everything()) device->freeze();
+    work.pin(reason, words);
 }
 
 template <typename Params>

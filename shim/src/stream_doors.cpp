@@ -33,9 +33,18 @@ CUresult end_capture(Call&& call) noexcept {
 
 extern "C" {
 
+// What the application waits for has passed: also for streams that no marker can be recorded on.
+CUresult hook_cuCtxSynchronize() {
+    transit::Device* device = transit::Device::for_current();
+    return device == nullptr ? real_cuCtxSynchronize() : device->synchronize();
+}
+
 CUresult hook_cuStreamDestroy_v2(CUstream stream) {
-    if (transit::Device* device = transit::Device::active()) device->streams.retire(stream);
-    return real_cuStreamDestroy_v2(stream);
+    const bool ends_capture = transit::capturing(stream);
+    if (transit::Device* device = transit::Device::active()) device->retire_stream(stream);
+    const CUresult result = real_cuStreamDestroy_v2(stream);
+    if (ends_capture && result == CUDA_SUCCESS) transit::capture_ended();
+    return result;
 }
 
 CUresult hook_cuStreamBeginCapture(CUstream stream) {

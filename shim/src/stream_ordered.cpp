@@ -49,6 +49,15 @@ std::uint32_t Device::zone_of(CUstream stream, bool per_thread, bool small) noex
     return static_cast<std::uint32_t>(zones_.size()) - (small ? 2 : 1);
 }
 
+void Device::retire_stream(CUstream stream) noexcept {
+    streams.retire(stream);
+    const std::lock_guard lock(ledger_mutex);
+    // What lives there is freed as on a foreign stream, behind a fence; the addresses are not given
+    // out again.
+    for (Zone& zone : zones_)
+        if (zone.stream == stream_key(stream, false)) zone.stream = ~std::uint64_t{0};
+}
+
 CUresult Device::allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream,
                                   bool per_thread) noexcept {
     const std::lock_guard lock(ledger_mutex);

@@ -11,10 +11,31 @@ namespace {
 constexpr std::size_t kMaxMarkers = 256;
 
 // A per-thread default stream has no handle of its own: the thread's identity stands for it.
-std::uint64_t thread_key() noexcept {
-    static thread_local char anchor;
-    return reinterpret_cast<std::uint64_t>(&anchor);
+// Numbers are never used again: a new thread must not inherit what an ended one left in the queue.
+class ThreadStream {
+public:
+    std::uint64_t key() noexcept {
+        static std::atomic<std::uint64_t> threads{0};
+        if (key_ == 0) key_ = kThreadKeys | threads.fetch_add(1, std::memory_order_relaxed);
+        return key_;
+    }
+    void used_by(Streams& streams) noexcept { streams_ = &streams; }
+    ~ThreadStream() {
+        if (streams_ != nullptr) streams_->retire_key(key_, false);
+    }
+
+private:
+    static constexpr std::uint64_t kThreadKeys = std::uint64_t{1} << 63;
+    std::uint64_t key_ = 0;
+    Streams* streams_ = nullptr;
+};
+
+ThreadStream& thread_stream() noexcept {
+    static thread_local ThreadStream mine;
+    return mine;
 }
+
+std::uint64_t thread_key() noexcept { return thread_stream().key(); }
 
 void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
     std::uint64_t seen = value.load(std::memory_order_relaxed);
@@ -40,25 +61,30 @@ unsigned Streams::slot_of(CUstream stream, bool per_thread) noexcept {
         if (here == key) return last = i;
         if (here == 0) break;
     }
-    return last = new_slot(key, stream, per_thread);
+    return last = new_slot(key, stream);
 }
 
-unsigned Streams::new_slot(std::uint64_t key, CUstream stream, bool per_thread) noexcept {
+unsigned Streams::new_slot(std::uint64_t key, CUstream stream) noexcept {
     const std::lock_guard lock(registry_mutex_);
     poll();
+    for (unsigned i = 0; i < kOverflowSlot; ++i)
+        if (slots_[i].key.load(std::memory_order_relaxed) == key) return i;
     unsigned chosen = kOverflowSlot;
     for (unsigned i = 0; i < kOverflowSlot; ++i) {
         Slot& slot = slots_[i];
         const std::uint64_t here = slot.key.load(std::memory_order_relaxed);
-        if (here == key) return i;
         const bool empty = here == 0;
         // A destroyed stream's slot serves again once its last marker has passed.
         const bool reusable =
             slot.retired.load(std::memory_order_relaxed) &&
             passed(std::uint64_t{1} << i, slot.newest.load(std::memory_order_relaxed));
         if (!empty && !reusable) continue;
-        slot.stream = stream == nullptr && !per_thread ? CU_STREAM_LEGACY : stream;
-        slot.foreign_thread = per_thread || stream == CU_STREAM_PER_THREAD;
+        const std::lock_guard slot_lock(slot.mutex);
+        slot.foreign_thread = key == thread_key();
+        slot.stream = slot.foreign_thread ? CU_STREAM_PER_THREAD
+                      : stream == nullptr ? CU_STREAM_LEGACY
+                                          : stream;
+        if (slot.foreign_thread) thread_stream().used_by(*this);
         slot.retired.store(false, std::memory_order_relaxed);
         chosen = i;
         slot.key.store(key, std::memory_order_release);
@@ -82,7 +108,7 @@ void Streams::end(unsigned slot_index, bool may_mark) noexcept {
     const std::uint32_t since = slot.since_marker.fetch_add(1, std::memory_order_relaxed) + 1;
     if (since < kMarkerEvery || !may_mark || slot_index == kOverflowSlot) return;
     std::unique_lock lock(slot.mutex, std::try_to_lock);
-    if (lock.owns_lock()) mark(slot);
+    if (lock.owns_lock() && !slot.retired.load(std::memory_order_relaxed)) mark(slot);
 }
 
 void Streams::abandon(unsigned slot) noexcept {
@@ -121,7 +147,7 @@ bool Streams::passed(std::uint64_t mask, std::uint64_t sequence) const noexcept 
 
 void Streams::poll_slot(Slot& slot) noexcept {
     while (!slot.markers.empty() && real_cuEventQuery(slot.markers.front().event) == CUDA_SUCCESS) {
-        slot.passed.store(slot.markers.front().sequence, std::memory_order_release);
+        raise(slot.passed, slot.markers.front().sequence);
         give_event(slot.markers.front().event);
         slot.markers.pop_front();
     }
@@ -141,24 +167,55 @@ void Streams::flush(std::uint64_t mask) noexcept {
     for (mask &= used_mask(); mask != 0; mask &= mask - 1) {
         const unsigned index = static_cast<unsigned>(std::countr_zero(mask));
         Slot& slot = slots_[index];
+        const std::lock_guard lock(slot.mutex);
         if (index == kOverflowSlot || slot.retired.load(std::memory_order_relaxed)) continue;
         if (slot.foreign_thread && slot.key.load(std::memory_order_relaxed) != thread_key())
             continue;
-        const std::lock_guard lock(slot.mutex);
         if (slot.newest.load(std::memory_order_acquire) >
             slot.marked.load(std::memory_order_relaxed))
             mark(slot);
     }
 }
 
+Streams::Snapshot Streams::snapshot() const noexcept {
+    Snapshot now{newest(), 0};
+    for (unsigned i = 0; i < kSlots; ++i) {
+        const std::uint64_t ended = slots_[i].ended.load(std::memory_order_seq_cst);
+        if (ended == slots_[i].begun.load(std::memory_order_seq_cst))
+            now.quiet_slots |= std::uint64_t{1} << i;
+    }
+    return now;
+}
+
+void Streams::synchronized(const Snapshot& before) noexcept {
+    for (std::uint64_t mask = before.quiet_slots; mask != 0; mask &= mask - 1)
+        raise(slots_[static_cast<unsigned>(std::countr_zero(mask))].passed, before.sequence);
+}
+
 void Streams::retire(CUstream stream) noexcept {
-    const std::uint64_t key = stream_key(stream, false);
+    retire_key(stream_key(stream, false), !capturing(stream));
+}
+
+bool Streams::needs_synchronisation() const noexcept {
+    for (std::uint64_t mask = used_mask(); mask != 0; mask &= mask - 1) {
+        const auto index = static_cast<unsigned>(std::countr_zero(mask));
+        const Slot& slot = slots_[index];
+        if (index != kOverflowSlot && !slot.retired.load(std::memory_order_acquire)) continue;
+        const std::uint64_t newest = slot.newest.load(std::memory_order_acquire);
+        if (newest > slot.passed.load(std::memory_order_acquire) &&
+            newest > slot.marked.load(std::memory_order_acquire))
+            return true;
+    }
+    return false;
+}
+
+void Streams::retire_key(std::uint64_t key, bool can_mark) noexcept {
     const std::lock_guard registry(registry_mutex_);
     for (Slot& slot : slots_) {
         if (slot.key.load(std::memory_order_relaxed) != key) continue;
         const std::lock_guard lock(slot.mutex);
-        if (slot.newest.load(std::memory_order_acquire) >
-            slot.marked.load(std::memory_order_relaxed))
+        if (can_mark && slot.newest.load(std::memory_order_acquire) >
+                            slot.marked.load(std::memory_order_relaxed))
             mark(slot);
         // A key no stream can have: look-ups must not stop here as they do at an empty slot.
         slot.key.store(~std::uint64_t{0}, std::memory_order_release);

@@ -60,10 +60,24 @@ void Submission::word(std::uint64_t value) noexcept {
     Block* block = device_.ledger.find(value);
     if (block == nullptr) return;
     add(block->extents);
+    spread(*block);
     if (recording()) record_operand(block->start, value - block->start);
     if (block->has_tables &&
         device_.ledger.reach_of_tables(block->start, block->bytes, ranges_) > 0)
         counter(Counter::kTableTouches).fetch_add(1, std::memory_order_relaxed);
+}
+
+// Needs the ledger's lock. Which parameter is written is not known, so every block named becomes
+// opaque; for a copy only once one of them holds addresses, and then those named before it too.
+void Submission::spread(Block& block) noexcept {
+    source_holds_addresses_ = source_holds_addresses_ || block.has_tables || block.opaque;
+    if (block.opaque) everything_ = true;
+    if (makes_opaque_ || (copies_ && source_holds_addresses_)) block.opaque = true;
+    if (copies_ && !source_holds_addresses_) named_.push_back(&block);
+    if (!copies_ || !source_holds_addresses_) return;
+    for (Block* earlier : named_)
+        earlier->opaque = true;
+    named_.clear();
 }
 
 void Submission::range(CUdeviceptr address, std::size_t bytes) noexcept {
@@ -112,6 +126,19 @@ void Submission::drop_tickets(std::size_t whole_ranges, std::uint32_t partial) n
     if (everything_) device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
 }
 
+void Submission::leave_out(std::uint32_t extent) noexcept {
+    for (std::size_t i = 0; i < ranges_.size();) {
+        const ExtentRange range = ranges_[i];
+        if (extent < range.first || range.last < extent) {
+            ++i;
+            continue;
+        }
+        ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(i));
+        if (range.first < extent) ranges_.push_back({range.first, extent - 1});
+        if (extent < range.last) ranges_.push_back({extent + 1, range.last});
+    }
+}
+
 // Whatever there is to wait for, wait holding nothing.
 CUresult Submission::wait_for(Taken taken, unsigned attempt) noexcept {
     const std::int64_t start = now_ns();
@@ -127,10 +154,7 @@ CUresult Submission::wait_for(Taken taken, unsigned attempt) noexcept {
         // A stale address, if nothing lives there any more: there is nothing to protect, the driver
         // will judge it.
         const std::lock_guard lock(device_.ledger_mutex);
-        if (!device_.ledger.live(blocked_on_))
-            std::erase_if(ranges_, [this](ExtentRange r) {
-                return r.first <= blocked_on_ && blocked_on_ <= r.last;
-            });
+        if (!device_.ledger.live(blocked_on_)) leave_out(blocked_on_);
     }
     waited_ns_ += now_ns() - start;
     return CUDA_SUCCESS;
@@ -166,6 +190,7 @@ CUresult Submission::close() noexcept {
     if (!open_) return CUDA_SUCCESS;
     open_ = false;
     if (captured_) {
+        if (everything_) device_.freeze();
         pin(kPinCaptured, "captured in a CUDA graph");
         return CUDA_SUCCESS;
     }

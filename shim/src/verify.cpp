@@ -57,7 +57,7 @@ void Mover::show(const std::vector<ExtentRange>& ranges, bool everything) noexce
 
 CUresult Mover::hide(const std::vector<ExtentRange>& ranges, bool everything,
                      const char* name) noexcept {
-    const CUresult result = real_cuCtxSynchronize();
+    const CUresult result = device_.synchronize();
     if (result != CUDA_SUCCESS) {
         static std::atomic<bool> said{false};
         if (!said.exchange(true)) {

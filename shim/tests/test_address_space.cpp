@@ -158,7 +158,7 @@ TEST_SUITE("address_space") {
     }
 
     // rounded() wraps around: 2^64 - 1 bytes are rounded to none, and take answers one granule.
-    TEST_CASE("a request near 2^64 bytes is refused" * doctest::should_fail()) {
+    TEST_CASE("a request near 2^64 bytes is refused") {
         AddressSpace space(kBase, 8 * kGranule, kGranule);
         CHECK_FALSE(space.take(~std::uint64_t{0}));
     }

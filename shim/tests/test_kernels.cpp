@@ -93,12 +93,12 @@ TEST_SUITE("kernels") {
     }
 
     // The type pointed to is a substitution: f(float*, float**) and h<T>(T*, T**).
-    TEST_CASE("a pointer to a pointer that was named before is seen" * doctest::should_fail()) {
+    TEST_CASE("a pointer to a pointer that was named before is seen") {
         CHECK(reaches_unseen("_Z1fPfPS_"));
         CHECK(reaches_unseen("_Z1hIfEvPT_PS1_"));
     }
     // "Ev" is looked for from the end and found in a type's name: n<T>(T**, Event).
-    TEST_CASE("a type whose name begins with Ev hides nothing" * doctest::should_fail()) {
+    TEST_CASE("a type whose name begins with Ev hides nothing") {
         CHECK(reaches_unseen("_Z1nIfEvPPT_5Event"));
     }
 

@@ -104,13 +104,11 @@ def reach_always_covers(pure: Pure, history: list[tuple[str, int, int, int]], ba
 
 # ledger.cpp: add_table replaces a longer table with the same start, and reach_of_tables looks at
 # one predecessor only, so that a short table inside a long one hides what follows it.
-@pytest.mark.xfail(reason="a short table forgets or hides a longer one", strict=True)
 @given(history=tables)
 def test_tables_never_forget_a_word(pure: Pure, history: list[tuple[str, int, int, int]]) -> None:
     reach_always_covers(pure, history, BASE)
 
 
-@pytest.mark.xfail(reason="a short table forgets or hides a longer one", strict=True)
 @given(history=tables)
 def test_foreign_tables_never_forget_a_word(
     pure: Pure, history: list[tuple[str, int, int, int]]

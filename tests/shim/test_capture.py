@@ -77,10 +77,6 @@ for i in range(60):
     )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="submission.cpp close(): a captured launch that touches everything pins nothing",
-)
 def test_captured_kernel_of_unknown_layout(run):
     # GIVEN a captured kernel whose parameters nobody can read WHEN it is replayed while the blocks
     # it works on are moved THEN no byte is wrong
@@ -114,9 +110,6 @@ print(moves())
     )
 
 
-@pytest.mark.xfail(
-    strict=True, reason="memory.cpp hook_cuMemGetInfo_v2: passes through during a capture"
-)
 def test_memory_figures_during_a_capture(run):
     # GIVEN an open capture WHEN the free and total memory are asked THEN they are as before
     run(
@@ -136,10 +129,6 @@ api.cuStreamEndCapture(on, byref(graph))
     )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="stream_doors.cpp hook_cuStreamDestroy_v2: its capture counts as open for ever",
-)
 def test_stream_destroyed_while_capturing(run):
     # GIVEN a stream destroyed in the middle of a capture WHEN the job goes on THEN blocks move
     # again: the capture is over

@@ -244,10 +244,6 @@ def test_a_driver_call_fails_once(run, function):
         assert "failures" in done.out, fail
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="mover.cpp place_pending(): what failed once is forgotten, and stays unmapped",
-)
 @pytest.mark.parametrize("function", ["cuMemCreate", "cuMemMap", "cuMemSetAccess"])
 def test_a_launch_that_was_refused_is_tried_again(run, function):
     # GIVEN a launch refused because memory could not be mapped WHEN the job tries once more THEN

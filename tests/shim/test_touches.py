@@ -82,13 +82,7 @@ for i in range(60):
     "allocate",
     [
         "malloc",  # a listed segment never moves
-        pytest.param(
-            "malloc_async",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="ledger.cpp add_table(): a shorter table at the same address replaces a longer one",
-            ),
-        ),
+        "malloc_async",
     ],
 )
 def test_first_entry_of_a_table_is_rewritten(run, allocate):
@@ -108,9 +102,6 @@ for i in range(150):
     )
 
 
-@pytest.mark.xfail(
-    strict=True, reason="copies.cpp pitched(): host data is not scanned for addresses"
-)
 @pytest.mark.parametrize("allocate", ["malloc", "malloc_async"])
 def test_table_arrives_by_a_pitched_copy(run, allocate):
     # GIVEN a table that cuMemcpy2D brought from the host WHEN it is read through THEN all is right
@@ -133,9 +124,6 @@ for i in range(200):
     )
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a kernel that reads a table made on the device touches only its parameters"
-)
 @pytest.mark.parametrize("allocate", ["malloc", "malloc_async"])
 def test_tables_built_on_the_device(run, allocate):
     # GIVEN a table that a kernel made WHEN another kernel reads through it THEN no byte is wrong
@@ -161,12 +149,7 @@ for i in range(250):
     "allocate",
     [
         "malloc",  # a listed segment never moves
-        pytest.param(
-            "malloc_async",
-            marks=pytest.mark.xfail(
-                strict=True, reason="tables that a kernel copied are not followed"
-            ),
-        ),
+        "malloc_async",
     ],
 )
 def test_table_copied_by_a_kernel(run, allocate):
@@ -212,10 +195,6 @@ print(moves())
     assert int(done.out) >= 20
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="moves.cpp finish(): does not see that the block was freed, and its address reused",
-)
 def test_transient_block_at_the_address_of_one_in_flight(run):
     # GIVEN a persistent block that is being moved WHEN it is freed, its address is given to a
     # transient block at once, and that is written unseen THEN the move does not undo the write
@@ -243,9 +222,6 @@ sync()
     )
 
 
-@pytest.mark.xfail(
-    strict=True, reason="hooks.txt: cuStreamWriteValue and cuStreamBatchMemOp are not wrapped"
-)
 def test_values_written_by_the_stream(run):
     # GIVEN a persistent block WHEN the stream itself writes a value there (semaphores) while
     # extents move THEN no write is lost

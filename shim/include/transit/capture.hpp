@@ -13,8 +13,8 @@ bool captures_open() noexcept;
 /// while a capture is open.
 bool capturing(CUstream stream) noexcept;
 
-/// This thread's calls do not take part in any capture while it lives, nor in one that another thread
-/// begins meanwhile. Two driver calls: not for launches.
+/// This thread's calls do not take part in any capture while it lives, nor in one that another
+/// thread begins meanwhile. Two driver calls: not for launches.
 class OutsideCapture {
 public:
     OutsideCapture() noexcept;

@@ -52,6 +52,11 @@ public:
     /// not ours to manage.
     static Device* for_allocation() noexcept;
 
+    /// The managed device if the current context is its; sets nothing up.
+    static Device* for_current() noexcept {
+        Device* device = active();
+        return device != nullptr && device->is_current() ? device : nullptr;
+    }
     /// The device that a query from the current context is about: as for_allocation, but counting
     /// nothing.
     static Device* for_query() noexcept;
@@ -91,6 +96,14 @@ public:
     void segment_traced(CUdeviceptr address) noexcept;
     void block_born(CUdeviceptr address, std::size_t bytes) noexcept;
     void block_died(CUdeviceptr address) noexcept;
+
+    /// Waits for all work of the context, and remembers that it has passed.
+    CUresult synchronize() noexcept;
+    /// A stream is being destroyed: its zones serve no stream that gets the same handle.
+    void retire_stream(CUstream stream) noexcept;
+    /// A graph whose reach is unknown exists: nothing may move from now on.
+    void freeze() noexcept;
+    bool frozen() const noexcept { return frozen_.load(std::memory_order_seq_cst); }
 
     /// Memory that others allocated on this device counts against the HBM budget.
     void passed_through(std::int64_t bytes) noexcept;
@@ -142,7 +155,7 @@ private:
                   bool small);
     bool commit(std::uint64_t address, std::uint64_t bytes) noexcept;
     void uncommit(std::uint64_t address, std::uint64_t bytes) noexcept;
-    void born(const std::vector<std::uint32_t>& extents) noexcept;
+    void born(ExtentRange range, const std::vector<std::uint32_t>& reached) noexcept;
     void died(const std::vector<std::uint32_t>& extents) noexcept;
     bool refuse_once(std::uint64_t bytes) noexcept;
     void start_stocking() noexcept;
@@ -166,6 +179,7 @@ private:
     std::map<std::uint64_t, std::uint64_t> reservations_;  // start → bytes
     std::uint64_t promised_bytes_ = 0;                     // pieces made but not mapped
     bool refused_this_episode_ = false;
+    std::atomic<bool> frozen_{false};
     std::atomic<bool> after_optimizer_{true};
     std::atomic<std::uint32_t> boundary_{0};
     std::atomic<std::uint32_t> stock_target_{0};

@@ -23,6 +23,8 @@ KernelClass classify(std::string_view name) noexcept;
 /// build tables of addresses on the device, and signatures with a pointer to pointers. The list is
 /// in docs/touches.md. Pure.
 bool reaches_unseen(std::string_view name) noexcept;
+bool builds_tables(std::string_view name) noexcept;
+bool copies_content(std::string_view name) noexcept;
 
 struct Parameter {
     std::uint32_t offset;
@@ -34,6 +36,8 @@ struct KernelInfo {
     std::vector<Parameter> parameters;
     bool layout_known = false;
     bool unseen = false;
+    bool makes_opaque = false;  // what it writes may hold addresses that no host copy showed
+    bool copies = false;        // what it writes holds addresses if what it reads does
     KernelClass kind = KernelClass::kCompute;
 };
 

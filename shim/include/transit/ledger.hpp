@@ -21,6 +21,7 @@ struct Block {
     std::uint64_t bytes = 0;
     std::uint32_t born_boundary = 0;  // step boundaries seen before it was made
     bool lifetime_known = false;  // freed when the application frees it, not when its segment goes
+    bool opaque = false;          // may hold addresses computed on the device
     bool has_tables = false;      // addresses are stored in it
     bool listed = false;          // some table has held its address
     ExtentRange extents;
@@ -43,6 +44,7 @@ struct Allocation {
 struct Table {
     std::uint64_t bytes = 0;
     std::vector<ExtentRange> reaches;
+    bool foreign = false;  // lies in no block of ours
 };
 
 class Ledger {
@@ -57,8 +59,10 @@ public:
     allocation_around(std::uint64_t address) const;
 
     /// Adds a block; any block it overlaps is removed first (its free was never announced).
-    /// `born` receives the extents that had no live block before.
-    void add_block(const Block& block, std::vector<std::uint32_t>& born);
+    /// `born` receives the extents that had no live block before, `died` those that lost their last
+    /// on the way.
+    void add_block(const Block& block, std::vector<std::uint32_t>& born,
+                   std::vector<std::uint32_t>* died = nullptr);
     /// Removes the block starting at `address`; `died` receives the extents left without a live
     /// block.
     std::optional<Block> remove_block(std::uint64_t address, std::vector<std::uint32_t>& died);

@@ -69,6 +69,8 @@ private:
                CUmemGenericAllocationHandle back) noexcept;
     bool map(std::uint32_t extent, Place place, std::uint32_t frame) noexcept;
     bool idle(const Extent& extent) const noexcept;
+    bool passed(const Extent& extent) const noexcept;
+    bool still_may_move(std::uint32_t extent) noexcept;
     bool wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept;
     bool dead_memory_will_pass() noexcept;
     std::uint32_t live_in_hbm() noexcept;

@@ -37,6 +37,18 @@ public:
     /// The stream is about to be destroyed: a last marker, then the handle may come back as another
     /// stream.
     void retire(CUstream stream) noexcept;
+    /// The same by key. A per-thread stream whose thread ends cannot be marked any more (its name
+    /// may already mean a new stream): its slot passes at the next synchronisation.
+    void retire_key(std::uint64_t key, bool can_mark) noexcept;
+
+    /// What a synchronisation that begins now will have waited for; `synchronized` once it
+    /// succeeded.
+    struct Snapshot {
+        std::uint64_t sequence;
+        std::uint64_t quiet_slots;  // no operation of theirs was between number and driver
+    };
+    Snapshot snapshot() const noexcept;
+    void synchronized(const Snapshot& before) noexcept;
 
     /// Around the driver call that submits. `begin` answers the operation's number.
     std::uint64_t begin(unsigned slot) noexcept;
@@ -48,6 +60,10 @@ public:
     bool passed(std::uint64_t mask, std::uint64_t sequence) const noexcept;
     /// All slots that ever submitted.
     std::uint64_t used_mask() const noexcept { return used_.load(std::memory_order_acquire); }
+
+    /// True if some work is only known to have passed after a synchronisation: of streams beyond the
+    /// slots, and of threads that ended.
+    bool needs_synchronisation() const noexcept;
 
     /// Looks at the markers' events. Cheap; called by whoever waits.
     void poll() noexcept;
@@ -77,7 +93,7 @@ private:
 
     void mark(Slot& slot) noexcept;
     void poll_slot(Slot& slot) noexcept;
-    unsigned new_slot(std::uint64_t key, CUstream stream, bool per_thread) noexcept;
+    unsigned new_slot(std::uint64_t key, CUstream stream) noexcept;
     CUevent take_event() noexcept;
     void give_event(CUevent event) noexcept;
 

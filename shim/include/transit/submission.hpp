@@ -33,6 +33,7 @@ public:
     /// A range that a copy or fill names exactly.
     void range(CUdeviceptr address, std::size_t bytes) noexcept;
     void everything() noexcept { everything_ = true; }
+    bool names_everything() const noexcept { return everything_; }
     bool names_any() const noexcept { return everything_ || !ranges_.empty(); }
 
     enum class Operands : std::uint8_t { kInPlace, kInHbm };
@@ -53,6 +54,12 @@ public:
 
     bool in_dram() const noexcept { return in_dram_; }
     std::int64_t waited_ns() const noexcept { return waited_ns_; }
+    /// The blocks named after this may end up holding addresses: a builder of tables always, a copy
+    /// if its source does.
+    void spreads_addresses(bool always, bool if_source) noexcept {
+        makes_opaque_ = always;
+        copies_ = if_source;
+    }
     /// What verification calls this work when it touches what it does not name.
     void name(const char* name) noexcept { name_ = name; }
     const std::vector<ExtentRange>& ranges() const noexcept { return ranges_; }
@@ -62,6 +69,8 @@ private:
 
     void add(ExtentRange range) noexcept;
     void scan_lock() noexcept;
+    void spread(Block& block) noexcept;
+    void leave_out(std::uint32_t extent) noexcept;
     Taken take_tickets() noexcept;
     CUresult wait_for(Taken taken, unsigned attempt) noexcept;
     void drop_tickets(std::size_t whole_ranges, std::uint32_t partial) noexcept;
@@ -76,6 +85,11 @@ private:
     unsigned slot_ = 0;
     std::uint64_t sequence_ = 0;
     std::uint32_t blocked_on_ = 0;
+    bool makes_opaque_ = false;
+    bool copies_ = false;
+    bool source_holds_addresses_ = false;
+    std::vector<Block*>
+        named_;  // by a copy whose source holds no address so far; valid under the ledger's lock
     std::int64_t waited_ns_ = 0;
     std::uint64_t copied_bytes_ = 0;
     const char* name_ = "a copy or fill";

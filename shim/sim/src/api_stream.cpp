@@ -54,6 +54,11 @@ CUresult CUDAAPI cuStreamDestroy_v2(CUstream handle) {
     if (stream == nullptr) {
         return call.result();
     }
+    // A capture that begins on the stream ends with it, and what it gathered is lost.
+    Graph* gathered = nullptr;
+    if (Captures::instance().end(stream, &gathered) == CUDA_SUCCESS) {
+        delete_graph(reinterpret_cast<CUgraph>(gathered));
+    }
     return call.end(stream->context().destroy_stream(handle) ? CUDA_SUCCESS
                                                              : CUDA_ERROR_INVALID_HANDLE);
 }
