@@ -15,6 +15,9 @@
 #include "transit/real.hpp"
 
 namespace transit {
+
+constinit std::atomic<bool> g_recording{false};
+
 namespace {
 
 struct Timed {
@@ -24,7 +27,6 @@ struct Timed {
 
 // All of it under one mutex: a recorded step may be slower, it may not be wrong.
 struct Recorder {
-    std::atomic<bool> on{false};
     std::mutex mutex;
     std::string lines;
     std::int64_t start_ns = 0;
@@ -61,12 +63,12 @@ void begin(Recorder& r) noexcept {
     r.start_ns = now_ns();
     r.first = mark(nullptr);
     line(r, "S,0,%lld\n", static_cast<long long>(options().record_step));
-    r.on.store(true, std::memory_order_release);
+    g_recording.store(true, std::memory_order_release);
 }
 
 // GPU times: when each operation had ended on its stream, from the step's first event.
 void finish(Recorder& r) noexcept {
-    r.on.store(false, std::memory_order_release);
+    g_recording.store(false, std::memory_order_release);
     line(r, "S,%lld,-1\n", now_us(r));
     real_cuCtxSynchronize();
     for (const Timed& one : r.timed) {
@@ -84,8 +86,6 @@ void finish(Recorder& r) noexcept {
 }
 
 }  // namespace
-
-bool recording() noexcept { return recorder().on.load(std::memory_order_relaxed); }
 
 void record_boundary(std::uint32_t steps_done) noexcept {
     const std::int64_t wanted = options().record_step;

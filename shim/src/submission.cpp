@@ -60,7 +60,9 @@ void Submission::word(std::uint64_t value) noexcept {
     Block* block = device_.ledger.find(value);
     if (block == nullptr) return;
     add(block->extents);
-    spread(*block);
+    // Nearly always nothing: a copy or a builder of tables, or a block that holds addresses, is
+    // rare.
+    if (makes_opaque_ || copies_ || block->has_tables || block->opaque) spread(*block);
     if (recording()) record_operand(block->start, value - block->start);
     if (block->has_tables &&
         device_.ledger.reach_of_tables(block->start, block->bytes, ranges_) > 0)

@@ -2,8 +2,9 @@
 
     python3 -m transit run --verify --hbm 8GiB --dram 8GiB -- python3 tests/gpu/planted.py
 
-The kernel gets its target's address with the bits flipped. Alone it runs fine; under verification the target is
-unmapped while nothing names it, so the launch must end in an illegal access and the summary must name the kernel.
+The kernel gets its target's address with the bits flipped. Alone it runs fine; under verification
+the target is unmapped while nothing names it, so the launch must end in an illegal access and the
+summary must name the kernel.
 Needs PyTorch and CuPy on a GPU. Exits with 0 if the access went through, 3 if it was caught.
 """
 
@@ -32,7 +33,7 @@ def main() -> int:
         kernel((1,), (256,), (cupy.uint64(flipped), cupy.uint64(1024)))
         cupy.cuda.runtime.deviceSynchronize()
         print("written:", float(target[:1024].sum().item()))
-    except Exception as error:  # noqa: BLE001 - whichever library notices first
+    except Exception as error:
         print("caught:", str(error).splitlines()[0])
         return 3
     return 0

@@ -1,6 +1,5 @@
 """The ledger against a dict of blocks and a list of tables."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transit_pure import Ledger, Pure

@@ -2,9 +2,9 @@
 // extents. Usage: stress SEED MOVES SECONDS. Ends with "ok MOVES CHECKS" once MOVES moves have
 // happened, or when the time is over.
 //
-// A block is sixteen segments of one value each; each thread owns its blocks, and orders its streams
-// by events, so a host shadow of one word a segment tells all bytes. Blocks of an earlier round are
-// persistent; hidden writers reach those of the current round alone.
+// A block is sixteen segments of one value each; each thread owns its blocks, and orders its
+// streams by events, so a host shadow of one word a segment tells all bytes. Blocks of an earlier
+// round are persistent; hidden writers reach those of the current round alone.
 #include <cuda.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,10 +35,10 @@ using Clock = std::chrono::steady_clock;
     std::fflush(stderr);
     std::_Exit(3);
 }
-#define CHECK(call)                                                                               \
-    do {                                                                                          \
-        const CUresult result_ = (call);                                                          \
-        if (result_ != CUDA_SUCCESS) fail(#call, result_);                                        \
+#define CHECK(call)                                                                                \
+    do {                                                                                           \
+        const CUresult result_ = (call);                                                           \
+        if (result_ != CUDA_SUCCESS) fail(#call, result_);                                         \
     } while (0)
 
 /// Moves so far, from the statistics file of this process.
@@ -165,8 +165,9 @@ private:
         CHECK(cuStreamSynchronize(on_));
         for (std::size_t i = 0; i < got.size(); ++i) {
             if (got[i] == block.value[segment]) continue;
-            std::fprintf(stderr, "stress: wrong word %zu of segment %zu of block %llx: %u, not %u\n",
-                         i, segment, block.at, got[i], block.value[segment]);
+            std::fprintf(stderr,
+                         "stress: wrong word %zu of segment %zu of block %llx: %u, not %u\n", i,
+                         segment, block.at, got[i], block.value[segment]);
             fail("wrong bytes", slot_);
         }
         g_checks.fetch_add(1);
@@ -352,12 +353,15 @@ int main(int count, char** arguments) {
     CHECK(cuDevicePrimaryCtxRetain(&context, 0));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuModuleLoadData(&module, "image"));
-    const std::pair<CUfunction*, const char*> names[] = {
-        {&g.fill, "sim_fill"},           {&g.axpy, "sim_axpy"},
-        {&g.copy, "sim_copy"},           {&g.increment, "sim_increment"},
-        {&g.build, "sim_build_table"},   {&g.gather, "sim_gather_by_table"},
-        {&g.hidden, "sim_hidden_writer"}, {&g.spin, "sim_spin"},
-        {&g.optimizer, "sim_fused_adamw"}};
+    const std::pair<CUfunction*, const char*> names[] = {{&g.fill, "sim_fill"},
+                                                         {&g.axpy, "sim_axpy"},
+                                                         {&g.copy, "sim_copy"},
+                                                         {&g.increment, "sim_increment"},
+                                                         {&g.build, "sim_build_table"},
+                                                         {&g.gather, "sim_gather_by_table"},
+                                                         {&g.hidden, "sim_hidden_writer"},
+                                                         {&g.spin, "sim_spin"},
+                                                         {&g.optimizer, "sim_fused_adamw"}};
     for (const auto& [function, name] : names)
         CHECK(cuModuleGetFunction(function, module, name));
 

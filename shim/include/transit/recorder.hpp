@@ -9,8 +9,9 @@
 
 namespace transit {
 
+extern std::atomic<bool> g_recording;
 /// True while the step is being recorded; one relaxed load.
-bool recording() noexcept;
+inline bool recording() noexcept { return g_recording.load(std::memory_order_relaxed); }
 
 /// Step boundaries, as the device counts them: starts at step N, ends and writes the file at N + 1.
 void record_boundary(std::uint32_t steps_done) noexcept;
