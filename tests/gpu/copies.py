@@ -1,6 +1,6 @@
 """Copies and fills over memory that lies partly in HBM and partly in DRAM, checked against the CPU.
 
-    python3 -m transit run --hbm 4GiB --dram 8GiB -- python3 tests/gpu/copies.py
+    python3 -m transit run --hbm 4GiB --dram 12GiB -- python3 tests/gpu/copies.py
 
 Six tensors of 1 GiB do not fit in 4 GiB: some of their extents are on the CPU when the copies
 run. Exits with 1 on any difference.
