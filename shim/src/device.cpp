@@ -68,8 +68,7 @@ std::uint64_t hbm_budget() noexcept {
     return budget;
 }
 
-// The NUMA node next to the device where the driver can place frames there, else plain pinned host
-// memory.
+// The NUMA node next to the device; INVALID where the driver cannot place frames on the host.
 CUmemLocation dram_place(int ordinal) noexcept {
     CUmemLocation place{};
     int supported = 0;
@@ -243,13 +242,7 @@ CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone,
     whole.bytes = span;
     whole.born_boundary = boundary();
     whole.lifetime_known = lifetime_known;
-    std::vector<std::uint32_t> reached;
-    std::vector<std::uint32_t> left;
-    ledger.add_block(whole, reached, &left);
-    died(left);
-    if (recording()) record_allocation(whole.start, whole.bytes);
-    born(ledger.extents_of(whole.start, whole.bytes), reached);
-    add_with_peak(Counter::kLiveBytes, Counter::kLivePeakBytes, static_cast<std::int64_t>(span));
+    come_alive(whole);
     wake_stocking();
     *out = *address;
     return CUDA_SUCCESS;
@@ -338,11 +331,16 @@ void Device::block_born(CUdeviceptr address, std::size_t bytes) noexcept {
         (bytes + 511) / 512 * 512;  // the allocator's own rounding; it announces what was asked for
     block.lifetime_known = true;
     block.born_boundary = boundary();
+    const std::lock_guard lock(ledger_mutex);
+    come_alive(block);
+}
+
+// Needs the ledger's lock.
+void Device::come_alive(const Block& block) noexcept {
     static thread_local std::vector<std::uint32_t> reached;
     static thread_local std::vector<std::uint32_t> left;
     reached.clear();
     left.clear();
-    const std::lock_guard lock(ledger_mutex);
     const std::uint64_t before = ledger.live_bytes();
     ledger.add_block(block, reached, &left);
     died(left);

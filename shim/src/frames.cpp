@@ -50,7 +50,6 @@ std::optional<std::uint32_t> FramePool::take_ready() noexcept {
     if (free_.empty()) return std::nullopt;
     const std::uint32_t frame = free_.back();
     free_.pop_back();
-    ready_.store(static_cast<std::uint32_t>(free_.size()), std::memory_order_release);
     return frame;
 }
 
@@ -67,7 +66,6 @@ void FramePool::give(std::uint32_t frame) noexcept {
         const std::lock_guard lock(mutex_);
         surplus = made() > limit();
         if (!surplus) free_.push_back(frame);
-        ready_.store(static_cast<std::uint32_t>(free_.size()), std::memory_order_release);
     }
     if (!surplus) return;
     real_cuMemUnmap(alias(frame), extent_bytes_);
@@ -126,7 +124,6 @@ std::optional<std::uint32_t> FramePool::make() noexcept {
         if (result != CUDA_SUCCESS) real_cuMemRelease(made_handle);
     }
     if (result != CUDA_SUCCESS) {
-        last_error_.store(result, std::memory_order_release);
         const std::lock_guard lock(mutex_);
         unused_.push_back(slot);
         return std::nullopt;

@@ -16,7 +16,7 @@ namespace {
 // Substrings of mangled names. PyTorch's fused optimizers are FusedOptimizerTensorListMetadata
 // kernels; its foreach ones are built from addcdiv, addcmul and lerp functors; the last names are
 // DeepSpeed's and Apex's.
-constexpr std::array<std::string_view, 13> kOptimizers = {"FusedOptimizer",
+constexpr std::array<std::string_view, 14> kOptimizers = {"FusedOptimizer",
                                                           "FusedAdam",
                                                           "FusedSgd",
                                                           "FusedAdagrad",
@@ -28,7 +28,8 @@ constexpr std::array<std::string_view, 13> kOptimizers = {"FusedOptimizer",
                                                           "fused_adam",
                                                           "multi_tensor_adam",
                                                           "multi_tensor_lamb",
-                                                          "MultiTensorSGD"};
+                                                          "MultiTensorSGD",
+                                                          "sim_fused_adamw"};
 constexpr std::array<std::string_view, 16> kStreamers = {"elementwise",
                                                          "multi_tensor_apply",
                                                          "CatArrayBatchedCopy",
@@ -121,8 +122,7 @@ const KernelInfo* look_up(CUfunction function) noexcept {
 }  // namespace
 
 KernelClass classify(std::string_view name) noexcept {
-    if (names_any(name, kOptimizers) || name.find("sim_fused_adamw") != std::string_view::npos)
-        return KernelClass::kOptimizer;
+    if (names_any(name, kOptimizers)) return KernelClass::kOptimizer;
     return names_any(name, kStreamers) ? KernelClass::kStreaming : KernelClass::kCompute;
 }
 

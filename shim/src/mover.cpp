@@ -59,19 +59,15 @@ FramePool& Mover::pool(Place place) noexcept {
 
 // Enough for dead memory: every launch that could reach it, seen or unseen, came before its end,
 // which noted all streams.
-bool Mover::passed(const Extent& extent) const noexcept {
-    return device_.streams.passed(extent.touch.streams.load(std::memory_order_acquire),
-                                  extent.touch.sequence.load(std::memory_order_acquire));
+bool Mover::passed(const Touch& touch) const noexcept {
+    return device_.streams.passed(touch.streams.load(std::memory_order_acquire),
+                                  touch.sequence.load(std::memory_order_acquire));
 }
 
 bool Mover::idle(const Extent& extent) const noexcept {
     return !has_tickets(extent.word.load(std::memory_order_seq_cst)) &&
            !has_tickets(device_.everything.word.load(std::memory_order_seq_cst)) &&
-           device_.streams.passed(extent.touch.streams.load(std::memory_order_acquire),
-                                  extent.touch.sequence.load(std::memory_order_acquire)) &&
-           device_.streams.passed(
-               device_.everything.touch.streams.load(std::memory_order_acquire),
-               device_.everything.touch.sequence.load(std::memory_order_acquire));
+           passed(extent.touch) && passed(device_.everything.touch);
 }
 
 // Needs the ledger's lock. Transient memory stays put: its scan has not been shown to be complete.
@@ -83,8 +79,8 @@ bool Mover::may_move(std::uint32_t extent) noexcept {
     return !blocks.empty() &&
            std::all_of(blocks.begin(), blocks.end(), [boundary](const Block* block) {
                // Without lifetimes a block is a whole segment, transient contents included: one
-               // that a table has listed may
-               // hold what kernels reach unseen, and stays (docs/decisions/0003).
+               // that a table has listed may hold what kernels reach unseen, and stays
+               // (docs/decisions/0003).
                return block->born_boundary < boundary && (block->lifetime_known || !block->listed);
            });
 }

@@ -62,7 +62,7 @@ bool Mover::map(std::uint32_t e, Place place, std::uint32_t frame) noexcept {
 // Takes the frame of a dead extent. Its content is nobody's, so nothing is copied.
 bool Mover::drop(std::uint32_t e) noexcept {
     Extent& extent = device_.extents[e];
-    if (!passed(extent)) return false;
+    if (!passed(extent.touch)) return false;
     std::uint64_t word = extent.word.load(std::memory_order_seq_cst);
     const Place place = place_of(word);
     if (place == Place::kNone || claimed(word) || has_tickets(word)) return false;
@@ -73,7 +73,7 @@ bool Mover::drop(std::uint32_t e) noexcept {
         const std::lock_guard lock(device_.ledger_mutex);
         // Whoever revives it from here on finds no place and queues it for a frame, behind the
         // mover's lock.
-        dropped = (place == Place::kDram || !device_.ledger.live(e)) && passed(extent);
+        dropped = (place == Place::kDram || !device_.ledger.live(e)) && passed(extent.touch);
         extent.word.fetch_add(dropped ? place_delta(place, Place::kNone)
                                       : std::uint64_t{0} - kClaimed,
                               std::memory_order_seq_cst);

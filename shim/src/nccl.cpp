@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <vector>

@@ -42,6 +42,17 @@ void pin_address(CUdeviceptr address, std::uint32_t reason, const char* words) n
     pin(reason, words, [&](Submission& work) { work.word(address); });
 }
 
+// A stream waits for or writes the word: the front end reaches it by address, whenever it comes to
+// it.
+void pin_polled(CUdeviceptr address) noexcept {
+    pin_address(address, kPinSemaphore, "polled by the GPU's front end");
+}
+
+void pin_polled(const CUstreamBatchMemOpParams* operations, unsigned count) noexcept {
+    for (unsigned i = 0; operations != nullptr && i < count; ++i)
+        pin_polled(operations[i].waitValue.address);
+}
+
 void pin_node(const CUgraphNodeParams* params) noexcept {
     if (params == nullptr) return;
     if (params->type == CU_GRAPH_NODE_TYPE_KERNEL) pin_kernel(&params->kernel);
@@ -121,129 +132,121 @@ CUresult hook_cuGraphExecNodeSetParams(CUgraphExec graph, CUgraphNode node,
 
 CUresult hook_cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                   unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue32(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                        unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue32_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                      unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue32_v2(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                           unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue32_v2_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                   unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue64(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                        unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue64_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                      unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue64_v2(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                           unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWaitValue64_v2_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                    unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue32(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                         unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue32_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                       unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue32_v2(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                            unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue32_v2_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                    unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue64(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                         unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue64_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                       unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue64_v2(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                            unsigned flags) {
-    transit::pin_address(address, transit::kPinSemaphore, "polled by the GPU's front end");
+    transit::pin_polled(address);
     return real_cuStreamWriteValue64_v2_ptsz(stream, address, value, flags);
 }
 
 CUresult hook_cuStreamBatchMemOp(CUstream stream, unsigned count,
                                  CUstreamBatchMemOpParams* operations, unsigned flags) {
-    for (unsigned i = 0; operations != nullptr && i < count; ++i)
-        transit::pin_address(operations[i].waitValue.address, transit::kPinSemaphore,
-                             "polled by the GPU's front end");
+    transit::pin_polled(operations, count);
     return real_cuStreamBatchMemOp(stream, count, operations, flags);
 }
 
 CUresult hook_cuStreamBatchMemOp_ptsz(CUstream stream, unsigned count,
                                       CUstreamBatchMemOpParams* operations, unsigned flags) {
-    for (unsigned i = 0; operations != nullptr && i < count; ++i)
-        transit::pin_address(operations[i].waitValue.address, transit::kPinSemaphore,
-                             "polled by the GPU's front end");
+    transit::pin_polled(operations, count);
     return real_cuStreamBatchMemOp_ptsz(stream, count, operations, flags);
 }
 
 CUresult hook_cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
                                     CUstreamBatchMemOpParams* operations, unsigned flags) {
-    for (unsigned i = 0; operations != nullptr && i < count; ++i)
-        transit::pin_address(operations[i].waitValue.address, transit::kPinSemaphore,
-                             "polled by the GPU's front end");
+    transit::pin_polled(operations, count);
     return real_cuStreamBatchMemOp_v2(stream, count, operations, flags);
 }
 
 CUresult hook_cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned count,
                                          CUstreamBatchMemOpParams* operations, unsigned flags) {
-    for (unsigned i = 0; operations != nullptr && i < count; ++i)
-        transit::pin_address(operations[i].waitValue.address, transit::kPinSemaphore,
-                             "polled by the GPU's front end");
+    transit::pin_polled(operations, count);
     return real_cuStreamBatchMemOp_v2_ptsz(stream, count, operations, flags);
 }
 

@@ -28,8 +28,7 @@ void Device::add_zone(std::uint32_t wanted, std::uint64_t granule, std::uint64_t
         for (std::uint32_t e = next_zone_extent_; e < next_zone_extent_ + wanted; ++e)
             extents[e].pins.store(kPinSmall, std::memory_order_relaxed);
     next_zone_extent_ += wanted;
-    zones_.push_back({AddressSpace(base, wanted * extent_bytes_, granule),
-                      base + wanted * extent_bytes_, stream, small});
+    zones_.push_back({AddressSpace(base, wanted * extent_bytes_, granule), stream, small});
 }
 
 // Needs the ledger's lock. A stream's two zones are made when it first allocates; kNoZone when the

@@ -5,7 +5,6 @@
 #include "transit/capture.hpp"
 #include "transit/clock.hpp"
 #include "transit/device.hpp"
-#include "transit/log.hpp"
 #include "transit/recorder.hpp"
 #include "transit/stats.hpp"
 #include "transit/verify.hpp"

@@ -25,7 +25,6 @@ namespace transit {
 /// from it.
 struct Zone {
     AddressSpace space;
-    std::uint64_t end = 0;
     std::uint64_t stream = 0;  // key of the stream it serves; 0: not stream-ordered
     bool small = false;        // lies in extents that never move
 };
@@ -117,7 +116,6 @@ public:
     std::uint64_t available_bytes() noexcept;
     int ordinal() const noexcept { return ordinal_; }
     CUcontext context() const noexcept { return context_; }
-    CUdeviceptr arena() const noexcept { return arena_; }
     std::uint64_t extent_bytes() const noexcept { return extent_bytes_; }
     CUdeviceptr address_of(std::uint32_t extent) const noexcept {
         return arena_ + extent * extent_bytes_;
@@ -126,8 +124,8 @@ public:
     // The parts, for those that work on them: submissions, the mover, and the wrappers that answer
     // queries.
     AccessList access;
-    std::mutex ledger_mutex;  // innermost of ours: taken under the mover's lock and under PyTorch's
-                              // allocator lock
+    std::mutex ledger_mutex;  // taken under the mover's lock and under PyTorch's allocator lock;
+                              // under it only those of streams and of the access list
     Ledger ledger;
     std::vector<std::uint32_t> pending;  // live extents without a usable frame; the ledger's lock
     std::atomic<std::uint32_t> pending_count{0};
@@ -155,6 +153,7 @@ private:
                   bool small);
     bool commit(std::uint64_t address, std::uint64_t bytes) noexcept;
     void uncommit(std::uint64_t address, std::uint64_t bytes) noexcept;
+    void come_alive(const Block& block) noexcept;
     void born(ExtentRange range, const std::vector<std::uint32_t>& reached) noexcept;
     void died(const std::vector<std::uint32_t>& extents) noexcept;
     bool refuse_once(std::uint64_t bytes) noexcept;

@@ -24,13 +24,7 @@ constexpr bool claimed(std::uint64_t word) { return (word & kClaimed) != 0; }
 constexpr bool has_tickets(std::uint64_t word) { return (word & kOpenMask) != 0; }
 
 /// Why an extent may not move; bits of Extent::pins.
-enum Pin : std::uint32_t {
-    kPinSmall = 1,
-    kPinCaptured = 2,
-    kPinExported = 4,
-    kPinRegistered = 8,
-    kPinSemaphore = 16
-};
+enum Pin : std::uint32_t { kPinSmall = 1, kPinCaptured = 2, kPinSemaphore = 16 };
 
 struct Touch {
     std::atomic<std::uint64_t> sequence{0};  // newest operation that may access it

@@ -50,9 +50,7 @@ public:
         return alias_base_ + frame * extent_bytes_;
     }
     std::uint32_t made() const noexcept { return made_.load(std::memory_order_acquire); }
-    std::uint32_t ready() const noexcept { return ready_.load(std::memory_order_acquire); }
     std::uint32_t limit() const noexcept { return limit_.load(std::memory_order_acquire); }
-    CUresult last_error() const noexcept { return last_error_.load(std::memory_order_acquire); }
 
 private:
     std::optional<std::uint32_t> make() noexcept;
@@ -64,8 +62,6 @@ private:
     CUdeviceptr alias_base_ = 0;
     std::atomic<std::uint32_t> limit_;
     std::atomic<std::uint32_t> made_{0};
-    std::atomic<std::uint32_t> ready_{0};
-    std::atomic<CUresult> last_error_{CUDA_SUCCESS};
     std::mutex make_mutex_;  // making takes milliseconds: not under mutex_
     std::mutex mutex_;
     std::vector<CUmemGenericAllocationHandle> handles_;

@@ -16,6 +16,7 @@ namespace transit {
 
 class Device;
 struct Extent;
+struct Touch;
 
 class Mover {
 public:
@@ -69,7 +70,7 @@ private:
                CUmemGenericAllocationHandle back) noexcept;
     bool map(std::uint32_t extent, Place place, std::uint32_t frame) noexcept;
     bool idle(const Extent& extent) const noexcept;
-    bool passed(const Extent& extent) const noexcept;
+    bool passed(const Touch& touch) const noexcept;
     bool still_may_move(std::uint32_t extent) noexcept;
     bool wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept;
     bool dead_memory_will_pass() noexcept;

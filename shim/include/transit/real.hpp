@@ -8,8 +8,8 @@ extern "C" {
 #define TRANSIT_REAL(name) extern decltype(::name) real_##name
 #define TRANSIT_REAL_AS(name, like) extern decltype(::like) real_##name
 // clang-format off
-TRANSIT_REAL(cuInit); TRANSIT_REAL(cuCtxGetCurrent); TRANSIT_REAL(cuCtxSetCurrent); TRANSIT_REAL(cuCtxGetDevice);
-TRANSIT_REAL(cuCtxSynchronize); TRANSIT_REAL(cuDevicePrimaryCtxRetain); TRANSIT_REAL(cuDevicePrimaryCtxGetState);
+TRANSIT_REAL(cuCtxGetCurrent); TRANSIT_REAL(cuCtxSetCurrent); TRANSIT_REAL(cuCtxGetDevice);
+TRANSIT_REAL(cuCtxSynchronize); TRANSIT_REAL(cuDevicePrimaryCtxRetain);
 TRANSIT_REAL(cuDeviceGetAttribute); TRANSIT_REAL(cuDeviceTotalMem_v2);
 TRANSIT_REAL(cuMemAlloc_v2); TRANSIT_REAL(cuMemFree_v2); TRANSIT_REAL(cuMemGetInfo_v2);
 TRANSIT_REAL(cuMemGetAddressRange_v2); TRANSIT_REAL(cuPointerGetAttribute); TRANSIT_REAL(cuPointerGetAttributes);

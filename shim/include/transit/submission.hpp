@@ -62,7 +62,6 @@ public:
     }
     /// What verification calls this work when it touches what it does not name.
     void name(const char* name) noexcept { name_ = name; }
-    const std::vector<ExtentRange>& ranges() const noexcept { return ranges_; }
 
 private:
     enum class Taken : std::uint8_t { kAll, kClaimed, kUnmapped };
