@@ -38,7 +38,9 @@ private:
 };
 
 HookTimes g_hook_times;
-constexpr std::uint64_t kSampleEvery = 16;  // two clock reads are 40 ns; so 3 ns a launch
+// Two clock reads are 40 ns; so 3 ns a launch. No multiple of Streams::kMarkerEvery, or the markers
+// would always be in a sample, or never.
+constexpr std::uint64_t kSampleEvery = 13;
 
 template <typename Call>
 CUresult launch(CUfunction function, CUstream stream, bool per_thread, void** params, void** extra,

@@ -7,7 +7,9 @@
 namespace transit {
 namespace {
 
-bool starts_after(std::uint64_t address, const Block* block) { return address < block->start; }
+bool starts_after(std::uint64_t address, const Ledger::Listed& listed) {
+    return address < listed.start;
+}
 
 }  // namespace
 
@@ -56,10 +58,10 @@ void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born,
     auto owned = std::make_unique<Block>(block);
     owned->extents = extents_of(block.start, block.bytes);
     for (std::uint32_t e = owned->extents.first; e <= owned->extents.last; ++e) {
-        std::vector<Block*>& here = by_extent_[e];
+        std::vector<Listed>& here = by_extent_[e];
         if (here.empty()) born.push_back(e);
         here.insert(std::upper_bound(here.begin(), here.end(), block.start, starts_after),
-                    owned.get());
+                    {block.start, block.end(), owned.get(), owned->has_tables || owned->opaque});
     }
     live_bytes_ += block.bytes;
     blocks_.emplace(block.start, std::move(owned));
@@ -67,8 +69,9 @@ void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born,
 
 void Ledger::unlink(Block& block, std::vector<std::uint32_t>& died) {
     for (std::uint32_t e = block.extents.first; e <= block.extents.last; ++e) {
-        std::vector<Block*>& here = by_extent_[e];
-        here.erase(std::find(here.begin(), here.end(), &block));
+        std::vector<Listed>& here = by_extent_[e];
+        here.erase(
+            std::prev(std::upper_bound(here.begin(), here.end(), block.start, starts_after)));
         if (here.empty()) died.push_back(e);
     }
     live_bytes_ -= block.bytes;
@@ -94,13 +97,25 @@ void Ledger::remove_blocks(std::uint64_t address, std::uint64_t bytes,
     }
 }
 
-Block* Ledger::find(std::uint64_t address) {
+const Ledger::Listed* Ledger::look_up(std::uint64_t address) const {
     if (!contains(address)) return nullptr;
-    const std::vector<Block*>& here = by_extent_[(address - base_) >> extent_shift_];
+    const std::vector<Listed>& here = by_extent_[(address - base_) >> extent_shift_];
     const auto after = std::upper_bound(here.begin(), here.end(), address, starts_after);
     if (after == here.begin()) return nullptr;
-    Block* block = *std::prev(after);
-    return address < block->end() ? block : nullptr;
+    const Listed& listed = *std::prev(after);
+    return address < listed.end ? &listed : nullptr;
+}
+
+void Ledger::list_as_holder(const Block& block) {
+    for (std::uint32_t e = block.extents.first; e <= block.extents.last; ++e)
+        for (Listed& listed : by_extent_[e])
+            if (listed.block == &block) listed.holds_addresses = true;
+}
+
+void Ledger::make_opaque(Block& block) {
+    if (block.opaque) return;
+    block.opaque = true;
+    list_as_holder(block);
 }
 
 void Ledger::add_table(std::uint64_t address, Table table) {
@@ -120,7 +135,10 @@ void Ledger::add_table(std::uint64_t address, Table table) {
     }
     Block* block = find(address);
     table.foreign = block == nullptr;
-    if (block != nullptr) block->has_tables = true;
+    if (block != nullptr && !block->has_tables) {
+        block->has_tables = true;
+        list_as_holder(*block);
+    }
     if (table.foreign) ++foreign_tables_;
     tables_.insert_or_assign(address, std::move(table));
 }

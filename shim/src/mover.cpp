@@ -77,11 +77,12 @@ bool Mover::may_move(std::uint32_t extent) noexcept {
     const std::uint32_t boundary = device_.boundary();
     const auto& blocks = device_.ledger.blocks_in(extent);
     return !blocks.empty() &&
-           std::all_of(blocks.begin(), blocks.end(), [boundary](const Block* block) {
+           std::all_of(blocks.begin(), blocks.end(), [boundary](const Ledger::Listed& listed) {
                // Without lifetimes a block is a whole segment, transient contents included: one
                // that a table has listed may hold what kernels reach unseen, and stays
                // (docs/decisions/0003).
-               return block->born_boundary < boundary && (block->lifetime_known || !block->listed);
+               return listed.block->born_boundary < boundary &&
+                      (listed.block->lifetime_known || !listed.block->listed);
            });
 }
 

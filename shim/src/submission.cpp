@@ -1,5 +1,6 @@
 #include "transit/submission.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "transit/capture.hpp"
@@ -40,31 +41,35 @@ void Submission::scan_lock() noexcept {
 }
 
 void Submission::add(ExtentRange range) noexcept {
-    // Kernels name the same block several times in a row; anything else that repeats only costs a
-    // second ticket.
-    if (!ranges_.empty() && ranges_.back().first <= range.first &&
-        range.last <= ranges_.back().last)
-        return;
+    // The tickets are locked operations, which wait for their cache line one by one.
+    for (std::uint32_t e = range.first; e <= range.last; ++e)
+        __builtin_prefetch(&device_.extents[e], 1);
+    // Kernels name the same block several times in a row, and optimizers neighbours; anything else
+    // that repeats only costs a second ticket.
+    if (!ranges_.empty()) {
+        ExtentRange& last = ranges_.back();
+        if (range.first <= last.last + 1 && last.first <= range.last + 1) {
+            last = {std::min(last.first, range.first), std::max(last.last, range.last)};
+            return;
+        }
+    }
     ranges_.push_back(range);
 }
 
-void Submission::word(std::uint64_t value) noexcept {
+void Submission::hit(std::uint64_t value) noexcept {
+    scan_lock();
     if (!device_.owns(value)) {
-        if (value == 0 || !device_.ledger.has_foreign_tables()) return;
-        scan_lock();
         device_.ledger.reach_of_tables(value, 1, ranges_);
         return;
     }
-    scan_lock();
-    Block* block = device_.ledger.find(value);
-    if (block == nullptr) return;
-    add(block->extents);
-    // Nearly always nothing: a copy or a builder of tables, or a block that holds addresses, is
-    // rare.
-    if (makes_opaque_ || copies_ || block->has_tables || block->opaque) spread(*block);
-    if (recording()) record_operand(block->start, value - block->start);
-    if (block->has_tables &&
-        device_.ledger.reach_of_tables(block->start, block->bytes, ranges_) > 0)
+    const Ledger::Listed* listed = device_.ledger.look_up(value);
+    if (listed == nullptr) return;
+    add(device_.ledger.extents_of(listed->start, listed->end - listed->start));
+    if (recording()) record_operand(listed->start, value - listed->start);
+    if (!makes_opaque_ && !copies_ && !listed->holds_addresses) return;
+    spread(*listed->block);
+    if (listed->block->has_tables &&
+        device_.ledger.reach_of_tables(listed->start, listed->end - listed->start, ranges_) > 0)
         counter(Counter::kTableTouches).fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -73,11 +78,11 @@ void Submission::word(std::uint64_t value) noexcept {
 void Submission::spread(Block& block) noexcept {
     source_holds_addresses_ = source_holds_addresses_ || block.has_tables || block.opaque;
     if (block.opaque) everything_ = true;
-    if (makes_opaque_ || (copies_ && source_holds_addresses_)) block.opaque = true;
+    if (makes_opaque_ || (copies_ && source_holds_addresses_)) device_.ledger.make_opaque(block);
     if (copies_ && !source_holds_addresses_) named_.push_back(&block);
     if (!copies_ || !source_holds_addresses_) return;
     for (Block* earlier : named_)
-        earlier->opaque = true;
+        device_.ledger.make_opaque(*earlier);
     named_.clear();
 }
 

@@ -144,6 +144,35 @@ TEST_SUITE("ledger") {
     }
 
     SCENARIO("a table reaches its extents until it is overwritten or its block goes") {
+        GIVEN("three blocks over shared extents") {
+            Ledger ledger(kBase, kExtents, kExtent);
+            const std::uint64_t half = kExtent / 2;
+            add(ledger, kBase, half);
+            add(ledger, kBase + half, 2 * kExtent);
+            add(ledger, kBase + half + 2 * kExtent, half);
+            const auto holds = [&](std::uint64_t offset) {
+                return ledger.look_up(kBase + offset)->holds_addresses;
+            };
+            WHEN("a table comes into the middle one") {
+                ledger.add_table(kBase + kExtent, {64, {{9, 9}}});
+                THEN("each of its extents lists it as a holder, and it alone") {
+                    CHECK(holds(half));
+                    CHECK(holds(kExtent + half));
+                    CHECK(holds(2 * kExtent));
+                    CHECK_FALSE(holds(0));
+                    CHECK_FALSE(holds(half + 2 * kExtent));
+                }
+            }
+            WHEN("the middle one becomes opaque") {
+                ledger.make_opaque(*ledger.find(kBase + half));
+                THEN("each of its extents lists it as a holder") {
+                    CHECK(ledger.find(kBase + half)->opaque);
+                    CHECK(holds(half));
+                    CHECK(holds(2 * kExtent + half - 1));
+                    CHECK_FALSE(holds(half - 1));
+                }
+            }
+        }
         GIVEN("a block with two tables") {
             Ledger ledger(kBase, kExtents, kExtent);
             add(ledger, kBase, 4096);

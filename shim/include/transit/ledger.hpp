@@ -2,6 +2,7 @@
 // What the application was given: allocations (as the driver handed them out) and blocks (the units
 // that live and die), the extents under them, and the tables of addresses stored in them. Pure; the
 // device guards it with one lock.
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -49,6 +50,15 @@ struct Table {
 
 class Ledger {
 public:
+    /// A block as an extent lists it: its bounds by value, since a launch looks up a hundred
+    /// addresses and each block it need not follow saves a cache miss.
+    struct Listed {
+        std::uint64_t start;
+        std::uint64_t end;
+        Block* block;
+        bool holds_addresses;  // has tables, or is opaque
+    };
+
     Ledger(std::uint64_t base, std::uint32_t extents, std::uint64_t extent_bytes);
 
     void add_allocation(std::uint64_t address, const Allocation& allocation);
@@ -72,8 +82,14 @@ public:
 
     /// The block that contains `address`, or nullptr. A binary search among the blocks of one
     /// extent.
-    Block* find(std::uint64_t address);
-    const std::vector<Block*>& blocks_in(std::uint32_t extent) const { return by_extent_[extent]; }
+    const Listed* look_up(std::uint64_t address) const;
+    Block* find(std::uint64_t address) {
+        const Listed* listed = look_up(address);
+        return listed == nullptr ? nullptr : listed->block;
+    }
+    /// From now on `block` may hold addresses computed on the device.
+    void make_opaque(Block& block);
+    const std::vector<Listed>& blocks_in(std::uint32_t extent) const { return by_extent_[extent]; }
 
     /// Records a table; one that it covers is forgotten.
     void add_table(std::uint64_t address, Table table);
@@ -83,7 +99,7 @@ public:
     /// are.
     std::size_t reach_of_tables(std::uint64_t address, std::uint64_t bytes,
                                 std::vector<ExtentRange>& out) const;
-    bool has_foreign_tables() const { return foreign_tables_ != 0; }
+    bool has_foreign_tables() const { return foreign_tables_.load(std::memory_order_relaxed) != 0; }
 
     bool live(std::uint32_t extent) const { return !by_extent_[extent].empty(); }
     std::uint64_t live_bytes() const { return live_bytes_; }
@@ -92,16 +108,17 @@ public:
     bool contains(std::uint64_t address) const { return address - base_ < span_; }
 
 private:
+    void list_as_holder(const Block& block);
     void unlink(Block& block, std::vector<std::uint32_t>& died);
 
     std::uint64_t base_;
     std::uint64_t span_;
     unsigned extent_shift_;
     std::uint64_t live_bytes_ = 0;
-    std::size_t foreign_tables_ = 0;
+    std::atomic<std::size_t> foreign_tables_{0};  // read without the lock
     std::map<std::uint64_t, Allocation> allocations_;
     std::map<std::uint64_t, std::unique_ptr<Block>> blocks_;
-    std::vector<std::vector<Block*>> by_extent_;  // sorted by start
+    std::vector<std::vector<Listed>> by_extent_;  // sorted by start
     std::map<std::uint64_t, Table> tables_;
 };
 

@@ -14,11 +14,9 @@
 #include <mutex>
 #include <vector>
 
-#include "transit/ledger.hpp"
+#include "transit/device.hpp"
 
 namespace transit {
-
-class Device;
 
 class Submission {
 public:
@@ -29,7 +27,9 @@ public:
 
     /// A word of a parameter: if it lies in a block, the whole block is touched, and what tables in
     /// it list.
-    void word(std::uint64_t value) noexcept;
+    void word(std::uint64_t value) noexcept {
+        if (device_.owns(value) || (value != 0 && device_.ledger.has_foreign_tables())) hit(value);
+    }
     /// A range that a copy or fill names exactly.
     void range(CUdeviceptr address, std::size_t bytes) noexcept;
     void everything() noexcept { everything_ = true; }
@@ -66,6 +66,7 @@ public:
 private:
     enum class Taken : std::uint8_t { kAll, kClaimed, kUnmapped };
 
+    void hit(std::uint64_t value) noexcept;
     void add(ExtentRange range) noexcept;
     void scan_lock() noexcept;
     void spread(Block& block) noexcept;
