@@ -308,7 +308,7 @@ void Device::died(const std::vector<std::uint32_t>& reached) noexcept {
     const std::uint64_t now = streams.newest();
     const std::uint64_t all = streams.used_mask();
     for (std::uint32_t e : reached)
-        extents[e].touch.note(now, all);
+        extents[e].note(now, all);
 }
 
 void Device::segment_traced(CUdeviceptr address) noexcept {

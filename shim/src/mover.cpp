@@ -59,15 +59,14 @@ FramePool& Mover::pool(Place place) noexcept {
 
 // Enough for dead memory: every launch that could reach it, seen or unseen, came before its end,
 // which noted all streams.
-bool Mover::passed(const Touch& touch) const noexcept {
-    return device_.streams.passed(touch.streams.load(std::memory_order_acquire),
-                                  touch.sequence.load(std::memory_order_acquire));
+bool Mover::passed(const Access& access, std::uint64_t word) const noexcept {
+    return device_.streams.passed(access.streams.load(std::memory_order_acquire), newest_of(word));
 }
 
-bool Mover::idle(const Extent& extent) const noexcept {
-    return !has_tickets(extent.word.load(std::memory_order_seq_cst)) &&
-           !has_tickets(device_.everything.word.load(std::memory_order_seq_cst)) &&
-           passed(extent.touch) && passed(device_.everything.touch);
+bool Mover::idle(const Extent& extent, std::uint64_t word) const noexcept {
+    const std::uint64_t everything = device_.everything.word.load(std::memory_order_seq_cst);
+    return !has_tickets(word) && !has_tickets(everything) && passed(extent, word) &&
+           passed(device_.everything, everything);
 }
 
 // Needs the ledger's lock. Transient memory stays put: its scan has not been shown to be complete.
@@ -214,7 +213,7 @@ std::uint32_t Mover::drop_dead(std::uint32_t count) noexcept {
             const std::uint64_t word = extent.word.load(std::memory_order_relaxed);
             if (place_of(word) == Place::kNone || device_.ledger.live(e) || extent.pins.load() != 0)
                 continue;
-            candidates.push_back({e, extent.touch.sequence.load(std::memory_order_relaxed)});
+            candidates.push_back({e, newest_of(word)});
         }
     }
     std::uint32_t gained = 0;
@@ -232,9 +231,10 @@ std::uint32_t Mover::offload(std::uint32_t count, const Keep& keep) noexcept {
         const std::lock_guard lock(device_.ledger_mutex);
         for (std::uint32_t e : device_.used) {
             const Extent& extent = device_.extents[e];
-            if (place_of(extent.word.load(std::memory_order_relaxed)) != Place::kHbm) continue;
+            const std::uint64_t word = extent.word.load(std::memory_order_relaxed);
+            if (place_of(word) != Place::kHbm) continue;
             if (keep.holds(e) || !may_move(e)) continue;
-            candidates.push_back({e, extent.touch.sequence.load(std::memory_order_relaxed)});
+            candidates.push_back({e, newest_of(word)});
         }
     }
     const std::vector<std::uint32_t> victims = least_recently_touched(std::move(candidates), count);
@@ -282,12 +282,16 @@ bool Mover::swap_place(std::uint32_t e) noexcept {
 
 bool Mover::wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept {
     const std::int64_t deadline = now_ns() + limit_ns;
+    const auto idle_now = [this](std::uint32_t e) {
+        const Extent& extent = device_.extents[e];
+        return idle(extent, extent.word.load(std::memory_order_seq_cst));
+    };
     for (std::uint32_t e : extents) {
-        while (!idle(device_.extents[e])) {
+        while (!idle_now(e)) {
             if (now_ns() > deadline) return false;
             device_.streams.flush(~std::uint64_t{0});
             device_.streams.poll();
-            if (!idle(device_.extents[e])) nap_ns(kPollNs);
+            if (!idle_now(e)) nap_ns(kPollNs);
         }
     }
     return true;

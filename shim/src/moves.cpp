@@ -62,10 +62,10 @@ bool Mover::map(std::uint32_t e, Place place, std::uint32_t frame) noexcept {
 // Takes the frame of a dead extent. Its content is nobody's, so nothing is copied.
 bool Mover::drop(std::uint32_t e) noexcept {
     Extent& extent = device_.extents[e];
-    if (!passed(extent.touch)) return false;
     std::uint64_t word = extent.word.load(std::memory_order_seq_cst);
     const Place place = place_of(word);
-    if (place == Place::kNone || claimed(word) || has_tickets(word)) return false;
+    if (place == Place::kNone || claimed(word) || has_tickets(word) || !passed(extent, word))
+        return false;
     claims_.fetch_add(1, std::memory_order_seq_cst);
     bool dropped =
         extent.word.compare_exchange_strong(word, word | kClaimed, std::memory_order_seq_cst);
@@ -73,7 +73,7 @@ bool Mover::drop(std::uint32_t e) noexcept {
         const std::lock_guard lock(device_.ledger_mutex);
         // Whoever revives it from here on finds no place and queues it for a frame, behind the
         // mover's lock.
-        dropped = (place == Place::kDram || !device_.ledger.live(e)) && passed(extent.touch);
+        dropped = place == Place::kDram || !device_.ledger.live(e);
         extent.word.fetch_add(dropped ? place_delta(place, Place::kNone)
                                       : std::uint64_t{0} - kClaimed,
                               std::memory_order_seq_cst);
@@ -96,7 +96,8 @@ bool Mover::start(std::uint32_t e, Place to, Flight& flight) noexcept {
     flight.everything = device_.everything.word.load(std::memory_order_seq_cst);
     flight.word = extent.word.load(std::memory_order_seq_cst);
     const Place from = place_of(flight.word);
-    if (from == to || from == Place::kNone || claimed(flight.word) || !idle(extent)) return false;
+    if (from == to || from == Place::kNone || claimed(flight.word) || !idle(extent, flight.word))
+        return false;
     const auto frame = pool(to).take();
     if (!frame) return false;
     flight.extent = e;

@@ -98,17 +98,18 @@ void Submission::range(CUdeviceptr address, std::size_t bytes) noexcept {
 }
 
 Submission::Taken Submission::take_tickets() noexcept {
+    const std::uint64_t mask = captured_ ? 0 : std::uint64_t{1} << slot_;
     if (everything_) {
-        device_.everything.word.fetch_add(kTicket + kVersion, std::memory_order_seq_cst);
+        device_.everything.open(sequence_, mask);
         if (device_.mover.claims_open()) {
-            device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
+            device_.everything.close();
             return Taken::kClaimed;
         }
     }
     in_dram_ = false;
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
         for (std::uint32_t e = ranges_[i].first; e <= ranges_[i].last; ++e) {
-            const std::uint64_t word = device_.extents[e].open();
+            const std::uint64_t word = device_.extents[e].open(sequence_, mask);
             in_dram_ = in_dram_ || place_of(word) == Place::kDram;
             if (!claimed(word) && place_of(word) != Place::kNone) continue;
             blocked_on_ = e;
@@ -129,7 +130,7 @@ void Submission::drop_tickets(std::size_t whole_ranges, std::uint32_t partial) n
     if (whole_ranges < ranges_.size())
         for (std::uint32_t e = ranges_[whole_ranges].first; e < partial; ++e)
             device_.extents[e].close();
-    if (everything_) device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
+    if (everything_) device_.everything.close();
 }
 
 void Submission::leave_out(std::uint32_t extent) noexcept {
@@ -202,17 +203,7 @@ CUresult Submission::close() noexcept {
     }
     const CUresult verdict =
         verifying() ? device_.mover.hide(ranges_, everything_, name_) : CUDA_SUCCESS;
-    const std::uint64_t mask = std::uint64_t{1} << slot_;
-    if (everything_) {
-        device_.everything.touch.note(sequence_, mask);
-        device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
-    }
-    for (const ExtentRange range : ranges_) {
-        for (std::uint32_t e = range.first; e <= range.last; ++e) {
-            device_.extents[e].touch.note(sequence_, mask);
-            device_.extents[e].close();
-        }
-    }
+    drop_tickets(ranges_.size(), 0);
     if (recording()) record_operation(name_, copied_bytes_, stream_, slot_);
     device_.streams.end(slot_, !captures_open());
     return verdict;
@@ -228,7 +219,7 @@ void Submission::pin(std::uint32_t reason, const char* name) noexcept {
             device_.extents[e].close();
         }
     }
-    if (everything_) device_.everything.word.fetch_sub(kTicket, std::memory_order_seq_cst);
+    if (everything_) device_.everything.close();
     if (fresh == 0) return;
     counter(Counter::kPinnedExtents).fetch_add(fresh, std::memory_order_relaxed);
     count_named("pinned", name, fresh);

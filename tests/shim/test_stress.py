@@ -47,8 +47,8 @@ def library(name: str) -> str:
 
 
 SANITIZERS = {
-    "address": ("address,undefined", ["libasan.so", "libubsan.so"], 1000),
-    "thread": ("thread", ["libtsan.so"], 200),
+    "address": ("address,undefined", ["libasan.so", "libubsan.so"], 10000),
+    "thread": ("thread", ["libtsan.so"], 1000),
 }
 
 
@@ -79,11 +79,11 @@ def test_under_a_sanitizer(settings, tmp_path, kind):
     # ThreadSanitizer cannot live with much address randomisation.
     fixed = ["setarch", os.uname().machine, "-R"] if kind == "thread" else []
     done = subprocess.run(
-        [*fixed, str(target), "3", str(moves), "100"],
+        [*fixed, str(target), "3", str(moves), "400"],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert moves_and_checks(done.stdout)[0] >= moves

@@ -132,7 +132,8 @@ public:
     std::unique_ptr<Extent[]> extents;
     std::vector<std::uint32_t>
         used;  // extents that ever had an allocation, in that order; the ledger's lock
-    Everything everything;
+    Access
+        everything;  // launches whose reach is unknown count as touching every extent, through this
     Streams streams;
     FramePool hbm;
     FramePool dram;

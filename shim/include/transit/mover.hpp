@@ -16,7 +16,7 @@ namespace transit {
 
 class Device;
 struct Extent;
-struct Touch;
+struct Access;
 
 class Mover {
 public:
@@ -69,8 +69,8 @@ private:
     bool remap(std::uint32_t extent, CUmemGenericAllocationHandle to,
                CUmemGenericAllocationHandle back) noexcept;
     bool map(std::uint32_t extent, Place place, std::uint32_t frame) noexcept;
-    bool idle(const Extent& extent) const noexcept;
-    bool passed(const Touch& touch) const noexcept;
+    bool idle(const Extent& extent, std::uint64_t word) const noexcept;
+    bool passed(const Access& access, std::uint64_t word) const noexcept;
     bool still_may_move(std::uint32_t extent) noexcept;
     bool wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept;
     bool dead_memory_will_pass() noexcept;
