@@ -1,5 +1,7 @@
 #include "transit/capture.hpp"
 
+#include <sched.h>
+
 #include <atomic>
 
 #include "transit/real.hpp"
@@ -8,10 +10,24 @@ namespace transit {
 namespace {
 
 std::atomic<int> g_open{0};
+std::atomic<int> g_marking{0};
 
 }  // namespace
 
-void capture_began() noexcept { g_open.fetch_add(1, std::memory_order_acq_rel); }
+// Either a marker sees the capture, or the capture sees the marker: both write before they look.
+void capture_began() noexcept {
+    g_open.fetch_add(1, std::memory_order_seq_cst);
+    while (g_marking.load(std::memory_order_seq_cst) != 0)
+        sched_yield();
+}
+
+Marking::Marking() noexcept {
+    g_marking.fetch_add(1, std::memory_order_seq_cst);
+    allowed_ = g_open.load(std::memory_order_seq_cst) == 0;
+}
+
+Marking::~Marking() { g_marking.fetch_sub(1, std::memory_order_release); }
+
 void capture_ended() noexcept { g_open.fetch_sub(1, std::memory_order_acq_rel); }
 bool captures_open() noexcept { return g_open.load(std::memory_order_acquire) > 0; }
 

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "transit/capture.hpp"
+#include "transit/context.hpp"
 #include "transit/lifetimes.hpp"
 #include "transit/log.hpp"
 #include "transit/options.hpp"
@@ -91,7 +92,7 @@ CUmemLocation dram_place(int ordinal) noexcept {
 
 Device::Device(const Setup& setup)
     : access(setup.ordinal), ledger(setup.arena, kExtentCount, setup.extent_bytes),
-      extents(std::make_unique<Extent[]>(kExtentCount)),
+      extents(std::make_unique<Extent[]>(kExtentCount)), streams(setup.context),
       hbm({CU_MEM_LOCATION_TYPE_DEVICE, {setup.ordinal}}, setup.extent_bytes,
           static_cast<std::uint32_t>(setup.hbm_bytes / setup.extent_bytes), access),
       dram(setup.dram_place, setup.extent_bytes,
@@ -109,12 +110,9 @@ Device::Device(const Setup& setup)
 
 Device* Device::create() noexcept {
     Setup setup{};
-    CUcontext current = nullptr;
-    if (real_cuCtxGetDevice(&setup.ordinal) != CUDA_SUCCESS ||
-        real_cuCtxGetCurrent(&current) != CUDA_SUCCESS)
-        return nullptr;
+    if (real_cuCtxGetDevice(&setup.ordinal) != CUDA_SUCCESS) return nullptr;
     if (real_cuDevicePrimaryCtxRetain(&setup.context, setup.ordinal) != CUDA_SUCCESS ||
-        setup.context != current)
+        setup.context != current_context())
         return nullptr;  // an application's own context: not ours to manage
     open_stats();
     counter(Counter::kLifetimes).store(lifetimes_attached() ? 1 : 0, std::memory_order_relaxed);
@@ -146,18 +144,12 @@ Device* Device::create() noexcept {
     return device;
 }
 
-bool Device::is_current() const noexcept {
-    CUcontext current = nullptr;
-    return real_cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context_;
-}
+bool Device::is_current() const noexcept { return current_context() == context_; }
 
 Device* Device::for_query() noexcept {
     Device* device = active();
     if (device != nullptr) return device->is_current() ? device : nullptr;
-    CUcontext current = nullptr;
-    if (g_gave_up.load(std::memory_order_acquire) ||
-        real_cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)
-        return nullptr;
+    if (g_gave_up.load(std::memory_order_acquire) || current_context() == nullptr) return nullptr;
     const std::lock_guard lock(g_create_mutex);
     device = active();
     if (device == nullptr) {
@@ -364,16 +356,23 @@ void Device::block_died(CUdeviceptr address) noexcept {
 
 void Device::passed_through(std::int64_t bytes) noexcept {
     add_with_peak(Counter::kHbmBytes, Counter::kHbmPeakBytes, bytes);
-    {
-        const std::lock_guard lock(ledger_mutex);
-        passed_bytes_ += static_cast<std::uint64_t>(bytes);
-    }
+    const std::lock_guard lock(ledger_mutex);
+    passed_bytes_ += static_cast<std::uint64_t>(bytes);
     const std::uint64_t left =
         hbm_budget_bytes_ > passed_bytes_ ? hbm_budget_bytes_ - passed_bytes_ : 0;
-    hbm.set_limit(static_cast<std::uint32_t>(left / extent_bytes_));
+    const auto within = static_cast<std::uint32_t>(left / extent_bytes_);
+    // What has been promised must have frames, or a launch would be refused memory that its
+    // allocation was granted.
+    const std::uint32_t promised =
+        committed_extents_ > dram.limit() ? committed_extents_ - dram.limit() : 0;
+    if (promised > within)
+        warn_once("a library took device memory after the budgets were given out in full; HBM use "
+                  "goes beyond --hbm by that much: give more --dram, or less --hbm");
+    hbm.set_limit(std::max(within, promised));
 }
 
 CUresult Device::synchronize() noexcept {
+    const InContext home(context_);
     const Streams::Snapshot before = streams.snapshot();
     const CUresult result = real_cuCtxSynchronize();
     if (result == CUDA_SUCCESS) streams.synchronized(before);

@@ -43,7 +43,10 @@ PassedThrough& passed_through() noexcept {
 CUresult pass_allocation(CUdeviceptr* out, std::size_t bytes) noexcept {
     const CUresult result = real_cuMemAlloc_v2(out, bytes);
     Device* device = Device::active();
-    if (result != CUDA_SUCCESS || device == nullptr) return result;
+    CUdevice current = -1;
+    if (result != CUDA_SUCCESS || device == nullptr ||
+        real_cuCtxGetDevice(&current) != CUDA_SUCCESS || current != device->ordinal())
+        return result;
     passed_through().add(*out, bytes);
     device->passed_through(static_cast<std::int64_t>(bytes));
     return result;

@@ -7,6 +7,7 @@
 
 #include "transit/capture.hpp"
 #include "transit/clock.hpp"
+#include "transit/context.hpp"
 #include "transit/device.hpp"
 #include "transit/log.hpp"
 #include "transit/policy.hpp"
@@ -97,6 +98,7 @@ std::vector<std::uint32_t> Mover::take_pending() noexcept {
 }
 
 bool Mover::place_pending() noexcept {
+    const InContext home(device_.context());
     const OutsideCapture outside;
     const std::lock_guard lock(mutex_);
     if (device_.pending_count.load(std::memory_order_acquire) == 0) return true;
@@ -243,6 +245,7 @@ std::uint32_t Mover::offload(std::uint32_t count, const Keep& keep) noexcept {
 }
 
 void Mover::bring_in(const std::vector<ExtentRange>& ranges) noexcept {
+    const InContext home(device_.context());
     const OutsideCapture outside;
     const std::lock_guard lock(mutex_);
     if (!prepare()) return;
@@ -267,6 +270,7 @@ void Mover::bring_in(const std::vector<ExtentRange>& ranges) noexcept {
 }
 
 bool Mover::swap_place(std::uint32_t e) noexcept {
+    const InContext home(device_.context());
     const OutsideCapture outside;
     const std::lock_guard lock(mutex_);
     if (!prepare()) return false;

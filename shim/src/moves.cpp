@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "transit/capture.hpp"
+#include "transit/context.hpp"
 #include "transit/device.hpp"
 #include "transit/log.hpp"
 #include "transit/mover.hpp"
@@ -21,7 +22,6 @@ constexpr std::uint64_t place_delta(Place from, Place to) {
 
 }  // namespace
 
-// Streams and events are made in the caller's context, which is the device's primary one.
 bool Mover::prepare() noexcept {
     if (!events_.empty()) return true;
     if (out_ == nullptr && real_cuStreamCreate(&out_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
@@ -192,6 +192,7 @@ std::uint32_t Mover::move(const std::vector<std::uint32_t>& extents, Place to) n
 }
 
 void Mover::change_access(int peer, bool granted) noexcept {
+    const InContext home(device_.context());
     const OutsideCapture outside;
     const std::lock_guard lock(mutex_);
     if (!granted) {

@@ -34,7 +34,7 @@ void Device::add_zone(std::uint32_t wanted, std::uint64_t granule, std::uint64_t
 // Needs the ledger's lock. A stream's two zones are made when it first allocates; kNoZone when the
 // arena is spent.
 std::uint32_t Device::zone_of(CUstream stream, bool per_thread, bool small) noexcept {
-    const std::uint64_t key = stream_key(stream, per_thread);
+    const std::uint64_t key = streams.key_of(stream, per_thread);
     bool first = true;
     for (std::uint32_t i = 0; i < zones_.size(); ++i) {
         if (zones_[i].stream == key && zones_[i].small == small) return i;
@@ -54,7 +54,7 @@ void Device::retire_stream(CUstream stream) noexcept {
     // What lives there is freed as on a foreign stream, behind a fence; the addresses are not given
     // out again.
     for (Zone& zone : zones_)
-        if (zone.stream == stream_key(stream, false)) zone.stream = ~std::uint64_t{0};
+        if (zone.stream == streams.key_of(stream, false)) zone.stream = ~std::uint64_t{0};
 }
 
 CUresult Device::allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream,
@@ -83,12 +83,15 @@ bool Device::free_ordered(CUdeviceptr address, CUstream stream, bool per_thread,
         return free(address, result);
     }
     *result = CUDA_SUCCESS;
-    if (zone_stream != stream_key(stream, per_thread)) {
+    if (zone_stream != streams.key_of(stream, per_thread)) {
         CUevent event = nullptr;
         *result = real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-        if (*result == CUDA_SUCCESS) *result = real_cuEventRecord(event, stream);
         if (*result != CUDA_SUCCESS) return true;
-        fences_[address] = {address + found->span_bytes, event};
+        // Destroyed with the last piece; the driver keeps it until those who wait have passed it.
+        const std::shared_ptr<CUevent_st> owned(event, real_cuEventDestroy_v2);
+        *result = real_cuEventRecord(event, stream);
+        if (*result != CUDA_SUCCESS) return true;
+        fences_[address] = {address + found->span_bytes, owned};
     }
     const Allocation removed = *ledger.remove_allocation(address);
     pool_use_.used_bytes -= removed.span_bytes;
@@ -100,7 +103,7 @@ void Device::wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream 
     auto at = fences_.lower_bound(address);
     if (at != fences_.begin() && std::prev(at)->second.end > address) --at;
     while (at != fences_.end() && at->first < address + bytes) {
-        real_cuStreamWaitEvent(stream, at->second.event, 0);
+        real_cuStreamWaitEvent(stream, at->second.event.get(), 0);
         // A part of the freed range may still be free: it keeps its fence.
         if (at->second.end > address + bytes) {
             fences_.emplace(address + bytes, Fence{at->second.end, at->second.event});
@@ -110,7 +113,7 @@ void Device::wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream 
             at->second.end = address;
             ++at;
         } else {
-            at = fences_.erase(at);  // the event is left to the driver: another piece may share it
+            at = fences_.erase(at);
         }
     }
 }

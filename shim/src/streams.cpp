@@ -1,8 +1,10 @@
 #include "transit/streams.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "transit/capture.hpp"
+#include "transit/context.hpp"
 #include "transit/real.hpp"
 
 namespace transit {
@@ -10,23 +12,28 @@ namespace {
 
 constexpr std::size_t kMaxMarkers = 256;
 
+constexpr std::uint64_t kLegacyKey = 1;
+// No stream has it: look-ups must not stop at a retired slot as they do at an empty one.
+constexpr std::uint64_t kNoKey = ~std::uint64_t{0};
+constexpr std::uint64_t kThreadKeys = std::uint64_t{1} << 63;
+constexpr unsigned kContextShift = 48;  // handles are addresses, and threads are numbers: both fit
+
 // A per-thread default stream has no handle of its own: the thread's identity stands for it.
 // Numbers are never used again: a new thread must not inherit what an ended one left in the queue.
 class ThreadStream {
 public:
-    std::uint64_t key() noexcept {
-        static std::atomic<std::uint64_t> threads{0};
-        if (key_ == 0) key_ = kThreadKeys | threads.fetch_add(1, std::memory_order_relaxed);
-        return key_;
+    std::uint64_t number() noexcept {
+        static std::atomic<std::uint64_t> threads{1};
+        if (number_ == 0) number_ = threads.fetch_add(1, std::memory_order_relaxed);
+        return number_;
     }
     void used_by(Streams& streams) noexcept { streams_ = &streams; }
     ~ThreadStream() {
-        if (streams_ != nullptr) streams_->retire_key(key_, false);
+        if (streams_ != nullptr) streams_->retire_thread(number_);
     }
 
 private:
-    static constexpr std::uint64_t kThreadKeys = std::uint64_t{1} << 63;
-    std::uint64_t key_ = 0;
+    std::uint64_t number_ = 0;
     Streams* streams_ = nullptr;
 };
 
@@ -35,7 +42,11 @@ ThreadStream& thread_stream() noexcept {
     return mine;
 }
 
-std::uint64_t thread_key() noexcept { return thread_stream().key(); }
+// Which thread's default stream a key stands for; 0 if none's.
+std::uint64_t thread_of(std::uint64_t key) noexcept {
+    constexpr std::uint64_t kNumbers = (std::uint64_t{1} << kContextShift) - 1;
+    return key != kNoKey && (key & kThreadKeys) != 0 ? key & kNumbers : 0;
+}
 
 void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
     std::uint64_t seen = value.load(std::memory_order_relaxed);
@@ -45,15 +56,27 @@ void raise(std::atomic<std::uint64_t>& value, std::uint64_t to) noexcept {
 
 }  // namespace
 
-std::uint64_t stream_key(CUstream stream, bool per_thread) noexcept {
-    if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread)) return thread_key();
-    return stream == nullptr || stream == CU_STREAM_LEGACY
-               ? 1
-               : reinterpret_cast<std::uint64_t>(stream);
+// Zero at home, nearly always.
+std::uint64_t Streams::context_number() noexcept {
+    const CUcontext current = current_context();
+    if (current == home_) return 0;
+    const std::lock_guard lock(contexts_mutex_);
+    const auto found = std::find(contexts_.begin(), contexts_.end(), current);
+    const auto number = static_cast<std::uint64_t>(found - contexts_.begin()) + 1;
+    if (found == contexts_.end()) contexts_.push_back(current);
+    return number;
+}
+
+std::uint64_t Streams::key_of(CUstream stream, bool per_thread) noexcept {
+    if (stream == CU_STREAM_PER_THREAD || (stream == nullptr && per_thread))
+        return kThreadKeys | context_number() << kContextShift | thread_stream().number();
+    if (stream == nullptr || stream == CU_STREAM_LEGACY)
+        return kLegacyKey | context_number() << kContextShift;
+    return reinterpret_cast<std::uint64_t>(stream);
 }
 
 unsigned Streams::slot_of(CUstream stream, bool per_thread) noexcept {
-    const std::uint64_t key = stream_key(stream, per_thread);
+    const std::uint64_t key = key_of(stream, per_thread);
     static thread_local unsigned last = 0;
     if (slots_[last].key.load(std::memory_order_acquire) == key) return last;
     for (unsigned i = 0; i < kSlots; ++i) {
@@ -80,18 +103,33 @@ unsigned Streams::new_slot(std::uint64_t key, CUstream stream) noexcept {
             passed(std::uint64_t{1} << i, slot.newest.load(std::memory_order_relaxed));
         if (!empty && !reusable) continue;
         const std::lock_guard slot_lock(slot.mutex);
-        slot.foreign_thread = key == thread_key();
-        slot.stream = slot.foreign_thread ? CU_STREAM_PER_THREAD
+        poll_slot(slot);  // markers that a synchronisation overtook belong to the old context
+        if (!slot.markers.empty()) continue;
+        slot.context.store(context_of(stream), std::memory_order_relaxed);
+        slot.of_a_thread = thread_of(key) != 0;
+        slot.stream = slot.of_a_thread    ? CU_STREAM_PER_THREAD
                       : stream == nullptr ? CU_STREAM_LEGACY
                                           : stream;
-        if (slot.foreign_thread) thread_stream().used_by(*this);
+        if (slot.of_a_thread) thread_stream().used_by(*this);
         slot.retired.store(false, std::memory_order_relaxed);
         chosen = i;
         slot.key.store(key, std::memory_order_release);
         break;
     }
+    if (chosen == kOverflowSlot) join_overflow(context_of(stream));
     used_.fetch_or(std::uint64_t{1} << chosen, std::memory_order_acq_rel);
     return chosen;
+}
+
+// Needs the registry's lock. The last slot passes when its context is synchronised; once it holds
+// streams of another one, it never does.
+void Streams::join_overflow(CUcontext context) noexcept {
+    Slot& shared = slots_[kOverflowSlot];
+    const bool fresh = (used_mask() >> kOverflowSlot & 1) == 0;
+    if (fresh || shared.context.load(std::memory_order_relaxed) == context)
+        shared.context.store(context, std::memory_order_relaxed);
+    else
+        overflow_mixed_.store(true, std::memory_order_release);
 }
 
 std::uint64_t Streams::begin(unsigned slot_index) noexcept {
@@ -122,10 +160,14 @@ void Streams::mark(Slot& slot) noexcept {
         return;  // somebody is between number and submit
     if (slot.markers.size() >= kMaxMarkers) poll_slot(slot);
     if (slot.markers.size() >= kMaxMarkers) return;
-    const CUevent event = take_event();
+    const Marking marking;
+    if (!marking.allowed()) return;
+    const CUcontext context = slot.context.load(std::memory_order_relaxed);
+    const InContext inside(context);
+    const CUevent event = take_event(context);
     if (event == nullptr) return;
     if (real_cuEventRecord(event, slot.stream) != CUDA_SUCCESS) {
-        give_event(event);
+        real_cuEventDestroy_v2(event);
         return;
     }
     slot.since_marker.store(0, std::memory_order_relaxed);
@@ -146,9 +188,13 @@ bool Streams::passed(std::uint64_t mask, std::uint64_t sequence) const noexcept 
 }
 
 void Streams::poll_slot(Slot& slot) noexcept {
-    while (!slot.markers.empty() && real_cuEventQuery(slot.markers.front().event) == CUDA_SUCCESS) {
-        raise(slot.passed, slot.markers.front().sequence);
-        give_event(slot.markers.front().event);
+    while (!slot.markers.empty()) {
+        const Marker marker = slot.markers.front();
+        const CUresult result = real_cuEventQuery(marker.event);
+        const bool gone = result == CUDA_ERROR_CONTEXT_IS_DESTROYED;  // and all its work with it
+        if (result != CUDA_SUCCESS && !gone) return;
+        raise(slot.passed, marker.sequence);
+        if (!gone) give_event(slot.context.load(std::memory_order_relaxed), marker.event);
         slot.markers.pop_front();
     }
 }
@@ -169,7 +215,8 @@ void Streams::flush(std::uint64_t mask) noexcept {
         Slot& slot = slots_[index];
         const std::lock_guard lock(slot.mutex);
         if (index == kOverflowSlot || slot.retired.load(std::memory_order_relaxed)) continue;
-        if (slot.foreign_thread && slot.key.load(std::memory_order_relaxed) != thread_key())
+        if (slot.of_a_thread &&
+            thread_of(slot.key.load(std::memory_order_relaxed)) != thread_stream().number())
             continue;
         if (slot.newest.load(std::memory_order_acquire) >
             slot.marked.load(std::memory_order_relaxed))
@@ -177,9 +224,15 @@ void Streams::flush(std::uint64_t mask) noexcept {
     }
 }
 
+bool Streams::synchronises(unsigned index) const noexcept {
+    return slots_[index].context.load(std::memory_order_relaxed) == home_ &&
+           (index != kOverflowSlot || !overflow_mixed_.load(std::memory_order_acquire));
+}
+
 Streams::Snapshot Streams::snapshot() const noexcept {
     Snapshot now{newest(), 0};
     for (unsigned i = 0; i < kSlots; ++i) {
+        if (!synchronises(i)) continue;
         const std::uint64_t ended = slots_[i].ended.load(std::memory_order_seq_cst);
         if (ended == slots_[i].begun.load(std::memory_order_seq_cst))
             now.quiet_slots |= std::uint64_t{1} << i;
@@ -193,7 +246,7 @@ void Streams::synchronized(const Snapshot& before) noexcept {
 }
 
 void Streams::retire(CUstream stream) noexcept {
-    retire_key(stream_key(stream, false), !capturing(stream));
+    retire_key(key_of(stream, false), !capturing(stream));
 }
 
 bool Streams::needs_synchronisation() const noexcept {
@@ -201,12 +254,20 @@ bool Streams::needs_synchronisation() const noexcept {
         const auto index = static_cast<unsigned>(std::countr_zero(mask));
         const Slot& slot = slots_[index];
         if (index != kOverflowSlot && !slot.retired.load(std::memory_order_acquire)) continue;
+        if (!synchronises(index)) continue;
         const std::uint64_t newest = slot.newest.load(std::memory_order_acquire);
         if (newest > slot.passed.load(std::memory_order_acquire) &&
             newest > slot.marked.load(std::memory_order_acquire))
             return true;
     }
     return false;
+}
+
+void Streams::retire_thread(std::uint64_t number) noexcept {
+    for (const Slot& slot : slots_)
+        if (const std::uint64_t key = slot.key.load(std::memory_order_acquire);
+            thread_of(key) == number)
+            retire_key(key, false);
 }
 
 void Streams::retire_key(std::uint64_t key, bool can_mark) noexcept {
@@ -217,27 +278,28 @@ void Streams::retire_key(std::uint64_t key, bool can_mark) noexcept {
         if (can_mark && slot.newest.load(std::memory_order_acquire) >
                             slot.marked.load(std::memory_order_relaxed))
             mark(slot);
-        // A key no stream can have: look-ups must not stop here as they do at an empty slot.
-        slot.key.store(~std::uint64_t{0}, std::memory_order_release);
+        slot.key.store(kNoKey, std::memory_order_release);
         slot.retired.store(true, std::memory_order_release);
         return;
     }
 }
 
-CUevent Streams::take_event() noexcept {
+// In `context`, which is current.
+CUevent Streams::take_event(CUcontext context) noexcept {
     const std::lock_guard lock(events_mutex_);
-    if (!events_.empty()) {
-        const CUevent event = events_.back();
-        events_.pop_back();
+    std::vector<CUevent>& unused = events_[context];
+    if (!unused.empty()) {
+        const CUevent event = unused.back();
+        unused.pop_back();
         return event;
     }
     CUevent event = nullptr;
     return real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : nullptr;
 }
 
-void Streams::give_event(CUevent event) noexcept {
+void Streams::give_event(CUcontext context, CUevent event) noexcept {
     const std::lock_guard lock(events_mutex_);
-    events_.push_back(event);
+    events_[context].push_back(event);
 }
 
 }  // namespace transit

@@ -97,6 +97,23 @@ void Submission::range(CUdeviceptr address, std::size_t bytes) noexcept {
     add(device_.ledger.extents_of(address, bytes));
 }
 
+// What take_tickets would answer, found without a trace: a ticket counts as an access, and an
+// extent that is to be moved first would have to wait for the stream to come to this launch.
+Submission::Taken Submission::look() noexcept {
+    if (everything_ && device_.mover.claims_open()) return Taken::kClaimed;
+    in_dram_ = false;
+    for (const ExtentRange range : ranges_) {
+        for (std::uint32_t e = range.first; e <= range.last; ++e) {
+            const std::uint64_t word = device_.extents[e].word.load(std::memory_order_acquire);
+            in_dram_ = in_dram_ || place_of(word) == Place::kDram;
+            if (!claimed(word) && place_of(word) != Place::kNone) continue;
+            blocked_on_ = e;
+            return claimed(word) ? Taken::kClaimed : Taken::kUnmapped;
+        }
+    }
+    return Taken::kAll;
+}
+
 Submission::Taken Submission::take_tickets() noexcept {
     const std::uint64_t mask = captured_ ? 0 : std::uint64_t{1} << slot_;
     if (everything_) {
@@ -177,14 +194,17 @@ CUresult Submission::open(Operands operands) noexcept {
             if (!device_.mover.place_pending()) return CUDA_ERROR_OUT_OF_MEMORY;
             waited_ns_ += now_ns() - start;
         }
-        if (!captured_) {
-            slot_ = device_.streams.slot_of(stream_, per_thread_);
-            sequence_ = device_.streams.begin(slot_);
+        Taken taken = look();
+        if (taken == Taken::kAll && (!in_dram_ || brought_in)) {
+            if (!captured_) {
+                slot_ = device_.streams.slot_of(stream_, per_thread_);
+                sequence_ = device_.streams.begin(slot_);
+            }
+            taken = take_tickets();
+            if (taken == Taken::kAll && (!in_dram_ || brought_in)) break;
+            if (taken == Taken::kAll) drop_tickets(ranges_.size(), 0);
+            if (!captured_) device_.streams.abandon(slot_);
         }
-        const Taken taken = take_tickets();
-        if (taken == Taken::kAll && (!in_dram_ || brought_in)) break;
-        if (taken == Taken::kAll) drop_tickets(ranges_.size(), 0);
-        if (!captured_) device_.streams.abandon(slot_);
         brought_in = brought_in || taken == Taken::kAll;
         if (const CUresult refused = wait_for(taken, attempt)) return refused;
     }

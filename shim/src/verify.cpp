@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "transit/context.hpp"
 #include "transit/device.hpp"
 #include "transit/log.hpp"
 #include "transit/options.hpp"
@@ -33,6 +34,7 @@ void Mover::hide_one(std::uint32_t e) noexcept {
 }
 
 void Mover::show(const std::vector<ExtentRange>& ranges, bool everything) noexcept {
+    const InContext home(device_.context());
     const std::lock_guard lock(mutex_);
     const auto show_one = [this](std::uint32_t e) {
         Extent& extent = device_.extents[e];
@@ -57,6 +59,7 @@ void Mover::show(const std::vector<ExtentRange>& ranges, bool everything) noexce
 
 CUresult Mover::hide(const std::vector<ExtentRange>& ranges, bool everything,
                      const char* name) noexcept {
+    const InContext home(device_.context());
     const CUresult result = device_.synchronize();
     if (result != CUDA_SUCCESS) {
         static std::atomic<bool> said{false};

@@ -58,12 +58,22 @@ CUresult real_cuEventRecord(CUevent event, CUstream stream) {
     recorded->covers = queue->submitted.load();
     return CUDA_SUCCESS;
 }
+CUresult real_cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }
 CUresult real_cuEventQuery(CUevent event) {
     const auto* recorded = reinterpret_cast<const Event*>(event);
     return recorded->queue.load()->finished.load() >= recorded->covers.load()
                ? CUDA_SUCCESS
                : CUDA_ERROR_NOT_READY;
 }
+
+// There is one context, and it has no name.
+CUresult real_cuCtxGetCurrent(CUcontext* context) {
+    *context = nullptr;
+    return CUDA_SUCCESS;
+}
+CUresult real_cuStreamGetCtx(CUstream, CUcontext* context) { return real_cuCtxGetCurrent(context); }
+CUresult real_cuCtxPushCurrent_v2(CUcontext) { return CUDA_SUCCESS; }
+CUresult real_cuCtxPopCurrent_v2(CUcontext* context) { return real_cuCtxGetCurrent(context); }
 
 // No stream is ever captured here.
 CUresult real_cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }

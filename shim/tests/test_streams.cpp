@@ -27,7 +27,7 @@ std::uint64_t submit(Streams& streams, fake::Queue& queue) {
 TEST_SUITE("streams") {
     SCENARIO("an operation has passed when a marker behind it has") {
         GIVEN("two streams with one operation each") {
-            const auto streams = std::make_unique<Streams>();
+            const auto streams = std::make_unique<Streams>(nullptr);
             fake::Queue first;
             fake::Queue second;
             const std::uint64_t one = submit(*streams, first);
@@ -50,7 +50,7 @@ TEST_SUITE("streams") {
     }
 
     SCENARIO("while one is between its number and the driver, nothing newer counts as passed") {
-        const auto streams = std::make_unique<Streams>();
+        const auto streams = std::make_unique<Streams>(nullptr);
         fake::Queue queue;
         submit(*streams, queue);
         const unsigned slot = streams->slot_of(queue.handle(), false);
@@ -69,7 +69,7 @@ TEST_SUITE("streams") {
     }
 
     SCENARIO("a destroyed stream's slot serves again once its last marker has passed") {
-        const auto streams = std::make_unique<Streams>();
+        const auto streams = std::make_unique<Streams>(nullptr);
         std::array<fake::Queue, Streams::kSlots> queues;
         const std::uint64_t number = submit(*streams, queues[0]);
         const unsigned slot = streams->slot_of(queues[0].handle(), false);
@@ -82,7 +82,7 @@ TEST_SUITE("streams") {
     }
 
     SCENARIO("more streams than slots share the last one, which never passes") {
-        const auto streams = std::make_unique<Streams>();
+        const auto streams = std::make_unique<Streams>(nullptr);
         std::array<fake::Queue, Streams::kSlots + 2> queues;
         for (fake::Queue& queue : queues)
             submit(*streams, queue);
@@ -96,7 +96,7 @@ TEST_SUITE("streams") {
     }
 
     SCENARIO("what has passed is finished, whoever submits, polls and marks meanwhile") {
-        const auto streams = std::make_unique<Streams>();
+        const auto streams = std::make_unique<Streams>(nullptr);
         constexpr std::size_t kQueues = 3;
         std::array<fake::Queue, kQueues> queues;
         std::atomic<bool> stop{false};
@@ -138,7 +138,7 @@ TEST_SUITE("streams") {
     // Skipped until new_slot takes the slot's mutex: ThreadSanitizer sees it write foreign_thread
     // and stream while flush reads them. --no-skip runs it.
     TEST_CASE("streams may come and go while the mover marks") {
-        const auto streams = std::make_unique<Streams>();
+        const auto streams = std::make_unique<Streams>(nullptr);
         std::vector<std::unique_ptr<fake::Queue>> queues;
         for (int i = 0; i < 20000; ++i)
             queues.push_back(std::make_unique<fake::Queue>());

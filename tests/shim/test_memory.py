@@ -370,3 +370,25 @@ print([each - seen[0] for each in seen])
         for hbm, seed, moves in ((64, 1, None), (64, 2, 3), (64, 5, 8))
     ]
     assert len({done.out for done in runs}) == 1
+
+
+def test_a_librarys_memory_comes_after_all_was_promised(run):
+    # GIVEN an allocation of all but one extent of both budgets, not touched yet WHEN memory that
+    # passes Transit by takes half of the HBM THEN what was promised can still be used, and HBM use
+    # beyond the budget is said
+    done = run(
+        """
+open_device()
+function("sim_fill")
+promised = malloc(62 * MB)
+capturing = stream()
+api.cuStreamBeginCapture_v2(capturing, 2)
+api.cuMemAlloc_v2(byref(c_uint64()), 32 * MB)  # passed: a capture is open
+api.cuStreamEndCapture(capturing, byref(c_void_p()))
+fill(promised, 5, 62 * MB // 4)
+expect_words(promised, 62 * MB // 4, 5)
+""",
+        TRANSIT_DRAM=0,
+    )
+    assert "beyond --hbm" in done.err
+    assert done.stats.counter("hbm_peak_bytes") == (62 + 32) << 20

@@ -13,6 +13,20 @@ bool captures_open() noexcept;
 /// while a capture is open.
 bool capturing(CUstream stream) noexcept;
 
+/// Around the record of an event of ours: a capture that begins meanwhile waits for its end. Not
+/// allowed while one is open, since it may be of the legacy stream, or in global mode.
+class Marking {
+public:
+    Marking() noexcept;
+    ~Marking();
+    Marking(const Marking&) = delete;
+    Marking& operator=(const Marking&) = delete;
+    bool allowed() const noexcept { return allowed_; }
+
+private:
+    bool allowed_ = false;
+};
+
 /// This thread's calls do not take part in any capture while it lives, nor in one that another
 /// thread begins meanwhile. Two driver calls: not for launches.
 class OutsideCapture {

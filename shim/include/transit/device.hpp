@@ -32,7 +32,7 @@ struct Zone {
 /// Memory freed on another stream than the one that will reuse it: reuse waits for this event.
 struct Fence {
     std::uint64_t end = 0;
-    CUevent event = nullptr;
+    std::shared_ptr<CUevent_st> event;  // pieces of the freed range share it
 };
 
 struct PoolUse {

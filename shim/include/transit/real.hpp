@@ -8,7 +8,7 @@ extern "C" {
 #define TRANSIT_REAL(name) extern decltype(::name) real_##name
 #define TRANSIT_REAL_AS(name, like) extern decltype(::like) real_##name
 // clang-format off
-TRANSIT_REAL(cuCtxGetCurrent); TRANSIT_REAL(cuCtxSetCurrent); TRANSIT_REAL(cuCtxGetDevice);
+TRANSIT_REAL(cuCtxGetCurrent); TRANSIT_REAL(cuCtxSetCurrent); TRANSIT_REAL(cuCtxPushCurrent_v2); TRANSIT_REAL(cuCtxPopCurrent_v2); TRANSIT_REAL(cuStreamGetCtx); TRANSIT_REAL(cuEventDestroy_v2); TRANSIT_REAL(cuCtxGetDevice);
 TRANSIT_REAL(cuCtxSynchronize); TRANSIT_REAL(cuDevicePrimaryCtxRetain);
 TRANSIT_REAL(cuDeviceGetAttribute); TRANSIT_REAL(cuDeviceTotalMem_v2);
 TRANSIT_REAL(cuMemAlloc_v2); TRANSIT_REAL(cuMemFree_v2); TRANSIT_REAL(cuMemGetInfo_v2);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 namespace transit {
@@ -19,27 +20,31 @@ namespace transit {
 /// `ended` after the driver has it. So whoever reads a number n, and then finds ended == begun,
 /// knows that every operation of that stream numbered n or less is in the driver's queue; an event
 /// recorded then covers them all.
-/// What identifies a stream: its handle; per-thread default streams have one key a thread, the
-/// legacy one is 1.
-std::uint64_t stream_key(CUstream stream, bool per_thread) noexcept;
 
 class Streams {
 public:
+    /// `home`: the managed device's context. Streams of other contexts are followed too: peers may
+    /// reach its memory.
+    explicit Streams(CUcontext home) noexcept : home_(home) {}
+
+    /// What identifies a stream: its handle. Default streams have none of their own: there is one
+    /// legacy one a context, and one a thread and context.
+    std::uint64_t key_of(CUstream stream, bool per_thread) noexcept;
+
     static constexpr unsigned kSlots = 64;
     static constexpr unsigned kOverflowSlot =
         kSlots - 1;  // shared, never known to have passed while in use
     static constexpr unsigned kMarkerEvery =
         16;  // an event costs about 1.5 µs; so 0.1 µs an operation
 
-    /// The slot of a stream. `key` is the handle; per-thread default streams get one key a thread.
-    /// Lock-free when known.
+    /// The slot of a stream. Lock-free when known.
     unsigned slot_of(CUstream stream, bool per_thread) noexcept;
     /// The stream is about to be destroyed: a last marker, then the handle may come back as another
     /// stream.
     void retire(CUstream stream) noexcept;
-    /// The same by key. A per-thread stream whose thread ends cannot be marked any more (its name
-    /// may already mean a new stream): its slot passes at the next synchronisation.
-    void retire_key(std::uint64_t key, bool can_mark) noexcept;
+    /// The same for a thread's default streams, which cannot be marked any more (their name may
+    /// already mean a new stream): the slot passes at the next synchronisation.
+    void retire_thread(std::uint64_t number) noexcept;
 
     /// What a synchronisation that begins now will have waited for; `synchronized` once it
     /// succeeded.
@@ -47,6 +52,7 @@ public:
         std::uint64_t sequence;
         std::uint64_t quiet_slots;  // no operation of theirs was between number and driver
     };
+    /// Of the home context: it does not wait for others.
     Snapshot snapshot() const noexcept;
     void synchronized(const Snapshot& before) noexcept;
 
@@ -85,24 +91,33 @@ private:
         std::atomic<std::uint64_t> marked{0};
         std::atomic<std::uint32_t> since_marker{0};
         std::atomic<bool> retired{false};
+        std::atomic<CUcontext> context{nullptr};
         CUstream stream = nullptr;
-        bool foreign_thread = false;  // a per-thread stream: only its own thread can record on it
-        std::mutex mutex;             // guards markers
+        bool of_a_thread = false;  // a per-thread stream: only its own thread can record on it
+        std::mutex mutex;          // guards markers
         std::deque<Marker> markers;
     };
 
     void mark(Slot& slot) noexcept;
     void poll_slot(Slot& slot) noexcept;
     unsigned new_slot(std::uint64_t key, CUstream stream) noexcept;
-    CUevent take_event() noexcept;
-    void give_event(CUevent event) noexcept;
+    CUevent take_event(CUcontext context) noexcept;
+    void give_event(CUcontext context, CUevent event) noexcept;
+    std::uint64_t context_number() noexcept;
+    void retire_key(std::uint64_t key, bool can_mark) noexcept;
+    void join_overflow(CUcontext context) noexcept;
+    bool synchronises(unsigned slot) const noexcept;
 
     std::atomic<std::uint64_t> sequence_{0};
     std::atomic<std::uint64_t> used_{0};
+    std::atomic<bool> overflow_mixed_{false};
     std::array<Slot, kSlots> slots_;
     std::mutex registry_mutex_;
-    std::mutex events_mutex_;
-    std::vector<CUevent> events_;
+    CUcontext home_;
+    std::mutex contexts_mutex_;        // a leaf
+    std::vector<CUcontext> contexts_;  // other than home, in the order of their first use
+    std::mutex events_mutex_;          // a leaf
+    std::unordered_map<CUcontext, std::vector<CUevent>> events_;  // to use again
 };
 
 }  // namespace transit

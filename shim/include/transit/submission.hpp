@@ -71,6 +71,7 @@ private:
     void scan_lock() noexcept;
     void spread(Block& block) noexcept;
     void leave_out(std::uint32_t extent) noexcept;
+    Taken look() noexcept;
     Taken take_tickets() noexcept;
     CUresult wait_for(Taken taken, unsigned attempt) noexcept;
     void drop_tickets(std::size_t whole_ranges, std::uint32_t partial) noexcept;

@@ -31,7 +31,7 @@ CUresult record(const char* name, CUevent handle, CUstream stream_handle) {
     }
     const auto event = find(handle);
     const StreamRef stream = resolve_stream(stream_handle);
-    if (event == nullptr || stream == nullptr) {
+    if (event == nullptr || stream == nullptr || event->context != &stream->context()) {
         return call.end(CUDA_ERROR_INVALID_HANDLE);
     }
     return call.end(Captures::instance().record_event(stream, *event));
@@ -81,6 +81,7 @@ CUresult CUDAAPI cuEventCreate(CUevent* event, unsigned int flags) {
     }
     auto made = std::make_shared<Event>();
     made->flags = flags;
+    made->context = current_context();
     *event = reinterpret_cast<CUevent>(made.get());
     call.at("event", *event);
     std::lock_guard lock(events_mutex);
@@ -159,7 +160,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
     }
     const auto event = find(handle);
     const StreamRef stream = resolve_stream(stream_handle);
-    if (event == nullptr || stream == nullptr) {
+    if (event == nullptr || stream == nullptr || event->context != &stream->context()) {
         return call.end(CUDA_ERROR_INVALID_HANDLE);
     }
     return call.end(Captures::instance().wait_event(stream, *event));

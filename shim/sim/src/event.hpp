@@ -16,6 +16,7 @@ struct EventRecord {
 
 struct Event {
     unsigned flags = 0;
+    const Context* context = nullptr;  // whose streams alone may record it
     std::shared_ptr<EventRecord> record;
     // If the last record was captured: where in which capture.
     std::shared_ptr<Capture> capture;
