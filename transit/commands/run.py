@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from transit import launch, process, stats, summary
+from transit import launch, process, refusals, stats, summary
 from transit.allocator import Allocator
 from transit.errors import TransitError, UsageError
 from transit.launch import RunOptions
@@ -123,6 +123,8 @@ def _run(options: RunOptions, job: tuple[str, ...], outputs: Outputs) -> process
             with_shim=prepared.shim is not None,
             processes=processes,
             notes=[*prepared.notes, *problems],
+            refused=refusals.read_folder(run_folder),
+            instead=refusals.instead(sys.argv[1:], job, os.environ),
         )
         _finish(report, run_folder, outputs)
         return ended
