@@ -1,12 +1,13 @@
 """What a finished job did: lines for people, one object for programs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from transit import names, refusals
 from transit.stats import NamedCount, ProcessStats
 from transit.units import fmt_bytes, fmt_count, fmt_ns
+from transit.verdict import Verdict, Verification
 
 SCHEMA: Final = "transit.run/1"
 MAX_ROWS: Final = 16
@@ -39,6 +40,8 @@ class RunReport:
     notes: Sequence[str] = ()
     refused: Sequence[str] = ()
     instead: str | None = None
+    verification: Verification = field(default_factory=Verification)
+    verbose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,14 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "wall_ns": report.wall_ns,
         "notes": list(report.notes),
         "refused": list(report.refused),
+        "verification": _verification_json(report.verification),
         "processes": [_process_json(process) for process in report.processes],
     }
+
+
+def _verification_json(verification: Verification) -> dict[str, Any]:
+    verdict = verification.verdict
+    return {"state": "none"} if verdict is None else verdict.to_json()
 
 
 def _process_json(process: ProcessStats) -> dict[str, Any]:
@@ -89,6 +98,7 @@ def to_lines(report: RunReport) -> list[str]:
         if len(report.processes) > MAX_ROWS:
             body.append(f"{len(report.processes) - MAX_ROWS} more processes are only in --json")
     body += _refusals(report)
+    body += _verification(report, _MAX_COLUMNS - len(lead))
     return [lead + line for line in body]
 
 
@@ -130,6 +140,33 @@ def _refusals(report: RunReport) -> Iterable[str]:
         )
     if report.refused and report.instead:
         yield f"if the job needs that, {report.instead}"
+
+
+def _verification(report: RunReport, columns: int) -> Iterable[str]:
+    """The verdict of an earlier run; that of this one stands at its ranks."""
+    verification, verdict = report.verification, report.verification.verdict
+    if verdict is not None and not verification.fresh:
+        yield from _wrapped(*kept_verdict(verdict), columns)
+    elif verdict is None and not verification.fresh and report.verbose:
+        yield "this job is not verified: run it once with --verify"
+    if verification.note:
+        yield verification.note
+
+
+def kept_verdict(verdict: Verdict) -> tuple[str, tuple[str, ...]]:
+    """A sentence on the verdict of an earlier run, and names that belong to it."""
+    when = verdict.verified_at.replace("T", " ").replace("Z", " UTC")
+    if verdict.failed:
+        count = fmt_count(verdict.hidden_accesses)
+        return (
+            f"warning: VERIFICATION OF THIS JOB FAILED on {when}:"
+            f" hidden accesses ({count}), so its results under Transit may be wrong",
+            _names(list(verdict.hidden)),
+        )
+    return (
+        f"verified on {when}: no hidden access in {fmt_count(verdict.steps)} steps,"
+        f" {int(verdict.share * 100)} % of the managed memory unmapped"
+    ), ()
 
 
 def _row(process: ProcessStats) -> tuple[str, ...]:

@@ -45,15 +45,15 @@ void note_refusal(const char* message) {
 }
 
 // PyTorch is loaded privately, so RTLD_NEXT usually does not find it; its caller's own libraries
-// do.
+// do, and they are the right ones where there are two PyTorches.
 void* real_check_fail(const char* symbol, void* caller) {
-    if (void* next = dlsym(RTLD_NEXT, symbol)) return next;
-    if (void* library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD))
-        if (void* found = dlsym(library, symbol)) return found;
     Dl_info info{};
     if (dladdr(caller, &info) != 0)
         if (void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD))
             if (void* found = dlsym(library, symbol)) return found;
+    if (void* library = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD))
+        if (void* found = dlsym(library, symbol)) return found;
+    if (void* next = dlsym(RTLD_NEXT, symbol)) return next;
     // Nothing could have called us then: the name that the caller needs is nowhere.
     log(LogLevel::kWarn, "cannot find PyTorch's %s", symbol);
     _exit(127);

@@ -108,6 +108,7 @@ def test_json_is_complete_and_plain() -> None:
         "wall_ns": 5,
         "notes": ["n"],
         "refused": [],
+        "verification": {"state": "none"},
         "processes": [
             {
                 "pid": 103,
