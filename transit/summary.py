@@ -94,7 +94,7 @@ def to_lines(report: RunReport) -> list[str]:
     else:
         shown = report.processes[:MAX_ROWS]
         body += _table([_row(process) for process in shown])
-        body += _by_ranks(shown, _MAX_COLUMNS - len(lead))
+        body += _by_ranks(shown, report.exit_code == 0, _MAX_COLUMNS - len(lead))
         if len(report.processes) > MAX_ROWS:
             body.append(f"{len(report.processes) - MAX_ROWS} more processes are only in --json")
     body += _refusals(report)
@@ -102,11 +102,11 @@ def to_lines(report: RunReport) -> list[str]:
     return [lead + line for line in body]
 
 
-def _by_ranks(processes: Sequence[ProcessStats], columns: int) -> list[str]:
+def _by_ranks(processes: Sequence[ProcessStats], well: bool, columns: int) -> list[str]:
     """What there is to tell of each rank; what is the same of several is told once."""
     told: dict[tuple[str, tuple[str, ...]], dict[int, None]] = {}
     for process in processes:
-        for detail in _details(process):
+        for detail in _details(process, well):
             told.setdefault((detail.text, detail.names), {})[process.local_rank] = None
     lines: list[str] = []
     for (text, named), ranks in told.items():
@@ -194,7 +194,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _details(process: ProcessStats) -> Iterable[_Detail]:
+def _details(process: ProcessStats, well: bool) -> Iterable[_Detail]:
     counter = process.counter
     waits = [
         f"{fmt_ns(counter(f'wait_{what}_ns'))} {text}"
@@ -212,7 +212,7 @@ def _details(process: ProcessStats) -> Iterable[_Detail]:
     if counter("refused_bytes"):
         refused = fmt_bytes(counter("refused_bytes"))
         yield _Detail(f"requests of {refused} in all were answered with out of memory")
-    yield from _verdict(process)
+    yield from _verdict(process, well)
     yield from _warnings(process)
     if not process.ended:
         yield _Detail("the process ended without saying so; its figures are its last ones")
@@ -222,15 +222,14 @@ def _enumerated(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
 
 
-def _verdict(process: ProcessStats) -> Iterable[_Detail]:
+def _verdict(process: ProcessStats, well: bool) -> Iterable[_Detail]:
     hidden, verified = process.of_kind("hidden"), process.counter("unmapped_bytes_verified")
     count = process.counter("hidden_accesses")
     if count or hidden:
         yield _Detail(f"VERIFICATION FAILED: {fmt_count(count)} hidden accesses", _names(hidden))
     elif verified:
-        yield _Detail(
-            f"verification passed: no hidden access to {fmt_bytes(verified)} of unmapped memory"
-        )
+        lead = "verification passed" if well else "verification did not come to its end"
+        yield _Detail(f"{lead}: no hidden access to {fmt_bytes(verified)} of unmapped memory")
 
 
 def _warnings(process: ProcessStats) -> Iterable[_Detail]:

@@ -1,6 +1,7 @@
 """The table and the object after a run."""
 
 import json
+from dataclasses import replace
 
 from transit.stats import NamedCount, ProcessStats
 from transit.summary import MAX_ROWS, RunReport, to_json, to_lines
@@ -44,6 +45,9 @@ def test_many_processes_are_cut_short() -> None:
 def test_verification_has_a_verdict() -> None:
     good = "\n".join(to_lines(make(process(unmapped_bytes_verified=2**30))))
     assert "verification passed" in good
+    crashed = "\n".join(to_lines(replace(make(process(unmapped_bytes_verified=1)), exit_code=139)))
+    assert "verification did not come to its end" in crashed
+    assert "passed" not in crashed
     caught = NamedCount("hidden", "sneaky", 3)
     bad = "\n".join(to_lines(make(process(0, caught, hidden_accesses=3))))
     assert "VERIFICATION FAILED: 3 hidden accesses: sneaky × 3" in bad

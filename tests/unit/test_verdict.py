@@ -113,6 +113,14 @@ def test_a_folder_that_cannot_be_written_is_a_note(tmp_path: Path) -> None:
     assert verdict.recall(SIGNATURE, environment).verdict is None
 
 
+def test_a_user_without_a_home_has_no_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    found = verdict.conclude([process(**GOOD)], 0, NOW)
+    assert "no home" in (verdict.settle(SIGNATURE, found, {}).note or "")
+    assert verdict.recall(SIGNATURE, {}) == verdict.Verification()
+
+
 def run_job(transit: Start, tmp_path: Path, options: tuple[str, ...], code: int = 0) -> str:
     script = f"cp {tmp_path}/1.stats $TRANSIT_RUN_DIR; exit {code}"
     child = transit("run", *options, "--", "sh", "-c", script, XDG_STATE_HOME=str(tmp_path / "s"))
