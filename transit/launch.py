@@ -38,7 +38,14 @@ class Launch:
     environment: dict[str, str]
     simulated: bool = False
     shim: Path | None = None
+    driver: Path | None = None
+    torch: str | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def verifies(self) -> bool:
+        """True for a verification run, by `--verify` or because an outer one says so."""
+        return self.environment.get("TRANSIT_VERIFY") == "1"
 
 
 def prepare(
@@ -63,6 +70,7 @@ def prepare(
             raise
         launch.notes.append(f"warning: {error}, so the job runs without Transit; {error.hint}")
         return launch
+    launch.driver = real
     launch.simulated = real.name == libraries.SIM_CUDA
     _set_libraries(launch, launch.shim, real, run_folder)
     _set_budgets(launch, options)
@@ -147,6 +155,7 @@ def _set_lifetimes(launch: Launch, command: Sequence[str]) -> None:
     torch = interpreter.find_torch(python, environment) if python else None
     if torch is None:
         return
+    launch.torch = torch.version
     built = lifetimes.obtain(torch, libraries.lifetimes_source(), environment)
     if built.path is not None:
         environment["TRANSIT_LIFETIMES"] = str(built.path)

@@ -34,7 +34,10 @@ def obtain(torch: TorchInstall, source: Path | None, environment: Mapping[str, s
         return Lifetimes(None)
     if source is None:
         return Lifetimes(None, "its source is not installed")
-    library = cache_folder(environment) / f"lifetimes-{cache_key(torch, source)}.so"
+    try:
+        library = cache_folder(environment) / f"lifetimes-{cache_key(torch, source)}.so"
+    except RuntimeError:  # pathlib's, in containers whose user is only a number
+        return Lifetimes(None, "this user has no home; XDG_CACHE_HOME can name a folder")
     if library.is_file():
         return Lifetimes(library)
     compiler = find_compiler(environment)

@@ -1,11 +1,13 @@
 """What a finished job did: lines for people, one object for programs."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from transit import names, refusals
 from transit.stats import NamedCount, ProcessStats
 from transit.units import fmt_bytes, fmt_count, fmt_ns
+from transit.verdict import Verdict, Verification
 
 SCHEMA: Final = "transit.run/1"
 MAX_ROWS: Final = 16
@@ -15,6 +17,14 @@ _WAITS: Final = {
     "claim": "for a move to end",
     "prefetch": "for a prefetch",
 }
+# Kind of named count, the counter of all of them, and what it says.
+_COUNTED: Final = (
+    ("in_place", "in_place_launches", "launches ran on CPU memory in place"),
+    ("pinned", "pinned_extents", "pinned extents"),
+    ("unknown", "unknown_launches", "launches with unknown layout"),
+)
+_BUDGET_ADVICE: Final = "the HBM budget is below"
+_MAX_COLUMNS: Final = 110
 _HEAD: Final = ("rank", "pid", "HBM peak", "budget", "DRAM peak", "budget", "out", "in", "waited")
 
 
@@ -28,6 +38,18 @@ class RunReport:
     with_shim: bool
     processes: Sequence[ProcessStats] = ()
     notes: Sequence[str] = ()
+    refused: Sequence[str] = ()
+    instead: str | None = None
+    verification: Verification = field(default_factory=Verification)
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """A line about a process, and the names that explain it."""
+
+    text: str
+    names: tuple[str, ...] = ()
 
 
 def to_json(report: RunReport) -> dict[str, Any]:
@@ -39,8 +61,15 @@ def to_json(report: RunReport) -> dict[str, Any]:
         "exit_code": report.exit_code,
         "wall_ns": report.wall_ns,
         "notes": list(report.notes),
+        "refused": list(report.refused),
+        "verification": _verification_json(report.verification),
         "processes": [_process_json(process) for process in report.processes],
     }
+
+
+def _verification_json(verification: Verification) -> dict[str, Any]:
+    verdict = verification.verdict
+    return {"state": "none"} if verdict is None else verdict.to_json()
 
 
 def _process_json(process: ProcessStats) -> dict[str, Any]:
@@ -65,11 +94,79 @@ def to_lines(report: RunReport) -> list[str]:
     else:
         shown = report.processes[:MAX_ROWS]
         body += _table([_row(process) for process in shown])
-        for process in shown:
-            body += [f"rank {process.local_rank}: {text}" for text in _details(process)]
+        body += _by_ranks(shown, report.exit_code == 0, _MAX_COLUMNS - len(lead))
         if len(report.processes) > MAX_ROWS:
             body.append(f"{len(report.processes) - MAX_ROWS} more processes are only in --json")
+    body += _refusals(report)
+    body += _verification(report, _MAX_COLUMNS - len(lead))
     return [lead + line for line in body]
+
+
+def _by_ranks(processes: Sequence[ProcessStats], well: bool, columns: int) -> list[str]:
+    """What there is to tell of each rank; what is the same of several is told once."""
+    told: dict[tuple[str, tuple[str, ...]], dict[int, None]] = {}
+    for process in processes:
+        for detail in _details(process, well):
+            told.setdefault((detail.text, detail.names), {})[process.local_rank] = None
+    lines: list[str] = []
+    for (text, named), ranks in told.items():
+        who = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+        lines += _wrapped(f"{who}: {text}", named, columns)
+    return lines
+
+
+def _wrapped(text: str, named: Sequence[str], columns: int) -> list[str]:
+    """`text: name, name` on one line if it fits, else the names indented below."""
+    if not named:
+        return [text]
+    whole = f"{text}: {', '.join(named)}"
+    if len(whole) <= columns:
+        return [whole]
+    lines = [f"{text}:"]
+    for index, name in enumerate(named):
+        piece = name + ("," if index + 1 < len(named) else "")
+        if len(lines) > 1 and len(lines[-1]) + len(piece) < columns:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(f"    {piece}")
+    return lines
+
+
+def _refusals(report: RunReport) -> Iterable[str]:
+    for name in report.refused:
+        yield (
+            f"PyTorch refused {refusals.describe(name)},"
+            " which its backend cudaMallocAsync (--allocator async) does not have"
+        )
+    if report.refused and report.instead:
+        yield f"if the job needs that, {report.instead}"
+
+
+def _verification(report: RunReport, columns: int) -> Iterable[str]:
+    """The verdict of an earlier run; that of this one stands at its ranks."""
+    verification, verdict = report.verification, report.verification.verdict
+    if verdict is not None and not verification.fresh:
+        yield from _wrapped(*kept_verdict(verdict), columns)
+    elif verdict is None and not verification.fresh and report.verbose:
+        yield "this job is not verified: run it once with --verify"
+    if verification.note:
+        yield verification.note
+
+
+def kept_verdict(verdict: Verdict) -> tuple[str, tuple[str, ...]]:
+    """A sentence on the verdict of an earlier run, and names that belong to it."""
+    when = verdict.verified_at.replace("T", " ").replace("Z", " UTC")
+    if verdict.failed:
+        count = fmt_count(verdict.hidden_accesses)
+        return (
+            f"warning: VERIFICATION OF THIS JOB FAILED on {when}:"
+            f" hidden accesses ({count}), so its results under Transit may be wrong",
+            _names(list(verdict.hidden)),
+        )
+    return (
+        f"verified on {when}: no hidden access in {fmt_count(verdict.steps)} steps,"
+        f" {int(verdict.share * 100)} % of the managed memory unmapped"
+    ), ()
 
 
 def _row(process: ProcessStats) -> tuple[str, ...]:
@@ -97,7 +194,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _details(process: ProcessStats) -> Iterable[str]:
+def _details(process: ProcessStats, well: bool) -> Iterable[_Detail]:
     counter = process.counter
     waits = [
         f"{fmt_ns(counter(f'wait_{what}_ns'))} {text}"
@@ -105,44 +202,57 @@ def _details(process: ProcessStats) -> Iterable[str]:
         if counter(f"wait_{what}_ns")
     ]
     if waits:
-        yield "waited " + ", ".join(waits)
-    if counter("in_place_launches"):
-        count = fmt_count(counter("in_place_launches"))
-        yield f"{count} launches ran on CPU memory in place{_names(process.of_kind('in_place'))}"
-    if counter("pinned_extents") or process.of_kind("pinned"):
-        count = fmt_count(counter("pinned_extents"))
-        yield f"{count} pinned extents{_names(process.of_kind('pinned'))}"
-    if counter("unknown_launches"):
-        count = fmt_count(counter("unknown_launches"))
-        yield f"{count} launches with unknown layout{_names(process.of_kind('unknown'))}"
+        yield _Detail(f"launches waited {_enumerated(waits)}")
+    for kind, total, text in _COUNTED:
+        named = process.of_kind(kind)
+        if counter(total) or (kind == "pinned" and named):
+            yield _Detail(f"{fmt_count(counter(total))} {text}", _names(named))
     if passed := process.of_kind("passed"):
-        yield f"requests passed through{_names(passed)}"
+        yield _Detail("requests passed through", _names(passed))
     if counter("refused_bytes"):
-        yield f"{fmt_bytes(counter('refused_bytes'))} answered with out of memory" + _smallest(
-            counter("smallest_budget_bytes")
-        )
-    yield from _verdict(process)
-    yield from (f"warning: {each.name}" for each in process.of_kind("warning"))
+        refused = fmt_bytes(counter("refused_bytes"))
+        yield _Detail(f"requests of {refused} in all were answered with out of memory")
+    yield from _verdict(process, well)
+    yield from _warnings(process)
     if not process.ended:
-        yield "the process ended without saying so; its figures are its last ones"
+        yield _Detail("the process ended without saying so; its figures are its last ones")
 
 
-def _verdict(process: ProcessStats) -> Iterable[str]:
+def _enumerated(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+
+
+def _verdict(process: ProcessStats, well: bool) -> Iterable[_Detail]:
     hidden, verified = process.of_kind("hidden"), process.counter("unmapped_bytes_verified")
     count = process.counter("hidden_accesses")
     if count or hidden:
-        yield f"VERIFICATION FAILED: {fmt_count(count)} hidden accesses{_names(hidden)}"
+        yield _Detail(f"VERIFICATION FAILED: {fmt_count(count)} hidden accesses", _names(hidden))
     elif verified:
-        yield (f"verification passed: no hidden access to {fmt_bytes(verified)} of unmapped memory")
+        lead = "verification passed" if well else "verification did not come to its end"
+        yield _Detail(f"{lead}: no hidden access to {fmt_bytes(verified)} of unmapped memory")
 
 
-def _smallest(budget_bytes: int) -> str:
-    return f"; the smallest sufficient budget is {fmt_bytes(budget_bytes)}" if budget_bytes else ""
+def _warnings(process: ProcessStats) -> Iterable[_Detail]:
+    """The shim's warnings; its advice on the budget with the figure as it was at the end."""
+    smallest = process.counter("smallest_budget_bytes")
+    for each in process.of_kind("warning"):
+        if not (smallest and each.name.startswith(_BUDGET_ADVICE)):
+            yield _Detail(f"warning: {each.name}")
+    if smallest:
+        yield _Detail(
+            f"the budget is below what the job uses at once, which makes it slow;"
+            f" try --hbm {-(-smallest // 2**20)}MiB or more"
+        )
 
 
-def _names(counts: list[NamedCount]) -> str:
-    if not counts:
-        return ""
-    shown = ", ".join(f"{each.name} × {fmt_count(each.count)}" for each in counts[:_MAX_NAMES])
-    more = len(counts) - _MAX_NAMES
-    return f": {shown}" + (f" and {more} more" if more > 0 else "")
+def _names(counts: list[NamedCount]) -> tuple[str, ...]:
+    """`kernel × n`, readable; kernels that differ in template arguments only are one."""
+    merged: dict[str, int] = {}
+    for each in counts:
+        name = names.short(each.name)
+        merged[name] = merged.get(name, 0) + each.count
+    rows = sorted(merged.items(), key=lambda row: (-row[1], row[0]))
+    shown = [f"{name} × {fmt_count(count)}" for name, count in rows[:_MAX_NAMES]]
+    if (more := len(rows) - _MAX_NAMES) > 0:
+        shown[-1] += f" and {more} more"
+    return tuple(shown)

@@ -393,7 +393,7 @@ void Device::note_kernel(KernelClass kind) noexcept {
                after_optimizer_.exchange(false, std::memory_order_acq_rel)) {
         const std::uint32_t steps_done = boundary_.fetch_add(1, std::memory_order_acq_rel);
         counter(Counter::kSteps).store(steps_done, std::memory_order_relaxed);
-        record_boundary(steps_done);
+        record_boundary(steps_done, *this);
     }
 }
 

@@ -201,8 +201,8 @@ void Mover::settle_budget_advice(std::uint32_t wanted) noexcept {
     std::snprintf(
         sentence, sizeof sentence,
         "the HBM budget is below what this job uses at once: it runs, partly from DRAM and slowly; "
-        "try --hbm %.2fGiB or more",
-        static_cast<double>(bytes) / (1 << 30));
+        "try --hbm %lluMiB or more",  // whole, as extents are: a rounded figure could be too small
+        static_cast<unsigned long long>(bytes >> 20));
     if (seen == 0) warn_once(sentence);
 }
 

@@ -10,6 +10,8 @@
 
 #include "transit/capture.hpp"
 #include "transit/clock.hpp"
+#include "transit/device.hpp"
+#include "transit/kernels.hpp"
 #include "transit/log.hpp"
 #include "transit/options.hpp"
 #include "transit/real.hpp"
@@ -63,7 +65,32 @@ void begin(Recorder& r) noexcept {
     r.start_ns = now_ns();
     r.first = mark(nullptr);
     line(r, "S,0,%lld\n", static_cast<long long>(options().record_step));
+}
+
+// What lives already, without which nobody could tell how much lives at each operation. The
+// ledger's lock is held from here to the flag, so that no birth falls in between.
+void record_living(Recorder& r, Device& device) noexcept {
+    const std::lock_guard ledger(device.ledger_mutex);
+    const std::lock_guard lock(r.mutex);
+    for (std::uint32_t e : device.used)
+        for (const Ledger::Listed& listed : device.ledger.blocks_in(e))
+            if (listed.block->extents.first == e)
+                line(r, "B,%llx,%llu\n", static_cast<unsigned long long>(listed.start),
+                     static_cast<unsigned long long>(listed.block->bytes));
     g_recording.store(true, std::memory_order_release);
+}
+
+// A copy or fill has no kernel's name.
+char kind_of(const char* name, std::uint64_t bytes) noexcept {
+    if (bytes != 0) return 'm';
+    switch (classify(name)) {
+    case KernelClass::kOptimizer:
+        return 'o';
+    case KernelClass::kStreaming:
+        return 's';
+    default:
+        return 'c';
+    }
 }
 
 // GPU times: when each operation had ended on its stream, from the step's first event.
@@ -87,13 +114,17 @@ void finish(Recorder& r) noexcept {
 
 }  // namespace
 
-void record_boundary(std::uint32_t steps_done) noexcept {
+void record_boundary(std::uint32_t steps_done, Device& device) noexcept {
     const std::int64_t wanted = options().record_step;
     if (wanted < 0 || options().run_dir.empty()) return;
     Recorder& r = recorder();
-    const std::lock_guard lock(r.mutex);
-    if (steps_done == wanted) begin(r);
-    if (steps_done == wanted + 1 && recording()) finish(r);
+    {
+        const std::lock_guard lock(r.mutex);
+        if (steps_done == wanted) begin(r);
+        if (steps_done == wanted + 1 && recording()) finish(r);
+    }
+    // Apart from the above: elsewhere the ledger's lock is the outer one of the two.
+    if (steps_done == wanted) record_living(r, device);
 }
 
 void record_allocation(CUdeviceptr address, std::uint64_t bytes) noexcept {
@@ -119,7 +150,7 @@ void record_operation(const char* name, std::uint64_t bytes, CUstream stream,
     const auto [known, fresh] =
         r.kernels.try_emplace(name, static_cast<unsigned>(r.kernels.size()));
     if (fresh) {
-        line(r, "K,%u,", known->second);
+        line(r, "K,%u,%c,", known->second, kind_of(name, bytes));
         r.lines += name;
         r.lines += '\n';
     }

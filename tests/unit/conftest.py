@@ -38,6 +38,7 @@ def shim_environment(harmless_library: Path, tmp_path: Path) -> dict[str, str]:
         "TRANSIT_REAL_LIBCUDA": str(harmless_library),
         "TMPDIR": str(temporary),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
     }
 
 

@@ -48,6 +48,18 @@ def test_it_is_built_once(torch: TorchInstall, source: Path, environment: dict[s
     assert [path.name for path in first.path.parent.iterdir()] == [first.path.name]
 
 
+def test_a_user_without_a_home_gets_a_sentence(
+    torch: TorchInstall, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GIVEN a container whose user is only a number
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
+    # THEN there is no library and no traceback
+    built = lifetimes.obtain(torch, source, {"PATH": os.environ["PATH"]})
+    assert built.path is None
+    assert "no home" in (built.problem or "")
+
+
 def test_another_torch_or_source_is_another_library(torch: TorchInstall, source: Path) -> None:
     keys = {lifetimes.cache_key(torch, source)}
     keys.add(lifetimes.cache_key(TorchInstall(torch.folder, "2.12.0", "13.0", True), source))

@@ -1,6 +1,7 @@
 """The table and the object after a run."""
 
 import json
+from dataclasses import replace
 
 from transit.stats import NamedCount, ProcessStats
 from transit.summary import MAX_ROWS, RunReport, to_json, to_lines
@@ -32,8 +33,8 @@ def test_columns_are_aligned_and_lines_short() -> None:
 def test_many_names_are_cut_short() -> None:
     named = [NamedCount("unknown", f"kernel{number}", number) for number in range(1, 9)]
     text = "\n".join(to_lines(make(process(0, *named, unknown_launches=36))))
-    assert "36 launches with unknown layout: kernel8 × 8" in text
-    assert text.endswith("and 3 more")
+    assert "36 launches with unknown layout:\ntransit:     kernel8 × 8, kernel7 × 7" in text
+    assert text.endswith("kernel4 × 4 and 3 more")
 
 
 def test_many_processes_are_cut_short() -> None:
@@ -44,15 +45,60 @@ def test_many_processes_are_cut_short() -> None:
 def test_verification_has_a_verdict() -> None:
     good = "\n".join(to_lines(make(process(unmapped_bytes_verified=2**30))))
     assert "verification passed" in good
+    crashed = "\n".join(to_lines(replace(make(process(unmapped_bytes_verified=1)), exit_code=139)))
+    assert "verification did not come to its end" in crashed
+    assert "passed" not in crashed
     caught = NamedCount("hidden", "sneaky", 3)
     bad = "\n".join(to_lines(make(process(0, caught, hidden_accesses=3))))
     assert "VERIFICATION FAILED: 3 hidden accesses: sneaky × 3" in bad
 
 
-def test_out_of_memory_names_the_smallest_budget() -> None:
-    refused = process(refused_bytes=2**30, smallest_budget_bytes=2**31)
+def test_the_budget_that_would_do_is_told_once_with_its_last_figure() -> None:
+    # GIVEN the shim's sentence, whose figure is that of the first time, and a later figure
+    sentence = NamedCount("warning", "the HBM budget is below what this job uses: try 5MiB", 1)
+    refused = process(0, sentence, refused_bytes=2**30, smallest_budget_bytes=2**31 + 1)
+    # WHEN the summary is made
     text = "\n".join(to_lines(make(refused)))
-    assert "1.0 GiB answered with out of memory; the smallest sufficient budget is 2.0 GiB" in text
+    # THEN only the later one is in it, rounded up
+    assert "requests of 1.0 GiB in all were answered with out of memory" in text
+    assert "try --hbm 2049MiB or more" in text
+    assert "5MiB" not in text
+
+
+def test_what_several_ranks_have_in_common_is_told_once() -> None:
+    warning = NamedCount("warning", "look out", 1)
+    lines = to_lines(make(process(0, warning), process(1, warning), process(2)))
+    assert lines[4:] == ["transit: ranks 0, 1: warning: look out"]
+
+
+def test_waits_read_as_a_sentence() -> None:
+    lines = to_lines(make(process(wait_frames_ns=10, wait_claim_ns=20, wait_prefetch_ns=30)))
+    assert lines[-1] == (
+        "transit: rank 0: launches waited 10 ns for an HBM frame, 20 ns for a move to end"
+        " and 30 ns for a prefetch"
+    )
+
+
+def test_kernel_names_are_readable_and_lines_stay_short() -> None:
+    # GIVEN two instances of one template, and names too many for a line
+    adds = [NamedCount("unknown", f"_ZN2at6native3addIL{kind}EEEvT_", 2) for kind in ("i4", "b1")]
+    others = [NamedCount("unknown", f"{letter * 50}", 1) for letter in "xyz"]
+    # WHEN the summary is made
+    lines = to_lines(make(process(0, *adds, *others, unknown_launches=7)))
+    # THEN the instances are one, and no line is long
+    assert lines[2] == "transit: rank 0: 7 launches with unknown layout:"
+    assert lines[3].startswith("transit:     at::native::add × 4, xxx")
+    assert max(map(len, lines)) <= 110
+
+
+def test_pytorchs_refusal_is_answered() -> None:
+    report = RunReport(1, 5, False, True, (process(),), (), ("shareIpcHandle",), "run: transit x")
+    assert to_lines(report)[-2:] == [
+        "transit: PyTorch refused CUDA IPC (shareIpcHandle), which its backend cudaMallocAsync"
+        " (--allocator async) does not have",
+        "transit: if the job needs that, run: transit x",
+    ]
+    assert to_json(report)["refused"] == ["shareIpcHandle"]
 
 
 def test_json_is_complete_and_plain() -> None:
@@ -65,6 +111,8 @@ def test_json_is_complete_and_plain() -> None:
         "exit_code": 0,
         "wall_ns": 5,
         "notes": ["n"],
+        "refused": [],
+        "verification": {"state": "none"},
         "processes": [
             {
                 "pid": 103,

@@ -7,15 +7,17 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from transit import launch, process, stats, summary
+from transit import launch, process, refusals, signature, stats, summary, verdict
 from transit.allocator import Allocator
 from transit.errors import TransitError, UsageError
 from transit.launch import RunOptions
 from transit.units import Budget, parse_budget
+from transit.verdict import Verification
 
 
 def _parse_budget(ctx: click.Context, param: click.Parameter, value: str | None) -> Budget | None:
@@ -50,7 +52,11 @@ class Outputs:
     type=click.Choice(list(Allocator), case_sensitive=False),
     help="PyTorch's allocator. async has no memory snapshots, CUDA IPC or cudagraph trees.",
 )
-@click.option("--verify", is_flag=True, help="Look for hidden accesses: slow, for a few steps.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Look for hidden accesses in a few steps, slowly; later runs tell the verdict.",
+)
 @click.option("--record-step", type=click.IntRange(0), metavar="N", help="Record step N's touches.")
 @click.option("--record-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where to write the recorded step (transit.step).")  # fmt: skip
@@ -110,12 +116,16 @@ def _run(options: RunOptions, job: tuple[str, ...], outputs: Outputs) -> process
     run_folder = _make_run_folder()
     try:
         prepared = launch.prepare(options, job, os.environ, run_folder)
-        first = os.environ.get("LOCAL_RANK", "0") == "0"
-        _say([f"transit: {note}" for note in prepared.notes], outputs.quiet or not first)
+        identity = signature.of_job(job, prepared) if prepared.shim else None
+        known = verdict.recall(identity) if identity else Verification()
+        _say(_before(prepared, known), outputs.quiet)
         started_ns = time.monotonic_ns()
         ended = process.run_child(job, prepared.environment)
         wall_ns = time.monotonic_ns() - started_ns
         processes, problems = stats.read_folder(run_folder)
+        if identity is not None and prepared.verifies:
+            found = verdict.conclude(processes, ended.exit_code, datetime.now(UTC))
+            known = verdict.settle(identity, found)
         report = summary.RunReport(
             exit_code=ended.exit_code,
             wall_ns=wall_ns,
@@ -123,11 +133,25 @@ def _run(options: RunOptions, job: tuple[str, ...], outputs: Outputs) -> process
             with_shim=prepared.shim is not None,
             processes=processes,
             notes=[*prepared.notes, *problems],
+            refused=refusals.read_folder(run_folder),
+            instead=refusals.instead(sys.argv[1:], job, os.environ),
+            verification=known,
+            verbose=options.log_level in ("info", "debug"),
         )
         _finish(report, run_folder, outputs)
         return ended
     finally:
         shutil.rmtree(run_folder, ignore_errors=True)
+
+
+def _before(prepared: launch.Launch, known: Verification) -> list[str]:
+    """What the user has to know before the job starts: said by one rank, if it is of all."""
+    first = os.environ.get("LOCAL_RANK", "0") == "0"
+    lines = [f"transit: {note}" for note in prepared.notes if first]
+    if known.verdict is not None and known.verdict.failed and not prepared.verifies:
+        text, names = summary.kept_verdict(known.verdict)
+        lines.append(f"transit: {': '.join(filter(None, [text, ', '.join(names)]))}")
+    return lines
 
 
 def _finish(report: summary.RunReport, run_folder: Path, outputs: Outputs) -> None:

@@ -9,12 +9,15 @@
 
 namespace transit {
 
+class Device;
+
 extern std::atomic<bool> g_recording;
 /// True while the step is being recorded; one relaxed load.
 inline bool recording() noexcept { return g_recording.load(std::memory_order_relaxed); }
 
 /// Step boundaries, as the device counts them: starts at step N, ends and writes the file at N + 1.
-void record_boundary(std::uint32_t steps_done) noexcept;
+/// The caller holds no lock.
+void record_boundary(std::uint32_t steps_done, Device& device) noexcept;
 
 void record_allocation(CUdeviceptr address, std::uint64_t bytes) noexcept;
 void record_free(CUdeviceptr address) noexcept;
