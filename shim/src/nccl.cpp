@@ -32,6 +32,7 @@ std::size_t bytes_of(int type) noexcept {
                : 8;
 }
 
+// What the open group has named so far, one entry a stream.
 struct Waiting {
     CUstream stream;
     std::vector<Span> spans;
@@ -40,6 +41,16 @@ struct Waiting {
 thread_local int t_group_depth = 0;
 thread_local std::vector<Waiting>* t_waiting = nullptr;
 
+void wait_for_group(CUstream stream, const std::vector<Span>& spans) noexcept {
+    if (t_waiting == nullptr) t_waiting = new std::vector<Waiting>;
+    for (Waiting& one : *t_waiting) {
+        if (one.stream != stream) continue;
+        one.spans.insert(one.spans.end(), spans.begin(), spans.end());
+        return;
+    }
+    t_waiting->push_back({stream, spans});
+}
+
 // Buffers of a group that has not ended: pinned in place by a touch of everything would stop all
 // moves, so the touches are replayed when the group ends, and the group's end is bracketed by them.
 int submit_group(int (*end)()) noexcept {
@@ -47,34 +58,33 @@ int submit_group(int (*end)()) noexcept {
     if (device == nullptr || t_waiting == nullptr || t_waiting->empty()) return end();
     std::vector<Waiting> waiting;
     waiting.swap(*t_waiting);
-    // One submission a stream: a group usually has one.
     std::vector<std::unique_ptr<Submission>> open;
+    bool refused = false;
     for (const Waiting& one : waiting) {
-        if (!open.empty() && waiting.front().stream == one.stream) continue;
         auto work = std::make_unique<Submission>(*device, one.stream, false);
-        for (const Waiting& other : waiting)
-            if (other.stream == one.stream)
-                for (const Span& span : other.spans)
-                    work->range(span.address, span.bytes);
+        for (const Span& span : one.spans)
+            work->range(span.address, span.bytes);
         if (work->open(Submission::Operands::kInHbm) == CUDA_SUCCESS)
             open.push_back(std::move(work));
+        else
+            refused = true;
     }
+    // NCCL cannot be told to forget a group, so it ends even where some memory found no frame.
     const int result = end();
     while (!open.empty()) {  // nested submissions end in the reverse order
         open.back()->close();
         open.pop_back();
     }
-    return result;
+    return refused && result == 0 ? kNcclSystemError : result;
 }
 
 template <typename Call>
-int collective(CUstream stream, std::vector<Span> spans, Call&& call) noexcept {
+int collective(CUstream stream, const std::vector<Span>& spans, Call&& call) noexcept {
     Device* device = Device::active();
     if (device == nullptr) return call();
     counter(Counter::kCollectives).fetch_add(1, std::memory_order_relaxed);
     if (t_group_depth > 0) {
-        if (t_waiting == nullptr) t_waiting = new std::vector<Waiting>;
-        t_waiting->push_back({stream, std::move(spans)});
+        wait_for_group(stream, spans);
         return call();
     }
     Submission work(*device, stream, false);
