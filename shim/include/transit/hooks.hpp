@@ -40,7 +40,8 @@ void scan_parameters(Submission& work, const KernelInfo& kernel, void** params,
 /// Remembers the addresses in host data that is about to be copied to `to` (16 MiB at most), or
 /// that `to` held some.
 void note_host_data(CUdeviceptr to, const void* from, std::size_t bytes) noexcept;
-/// The same for a copy within the device: a copied table is a table.
+/// The same for a copy within the device: a copied table is a table, and what is copied from an
+/// opaque block may hold addresses too.
 void note_device_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept;
 /// `to` is overwritten with what is no address.
 void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept;

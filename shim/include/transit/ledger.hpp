@@ -75,6 +75,11 @@ public:
     Block* find(std::uint64_t address);
     const std::vector<Block*>& blocks_in(std::uint32_t extent) const { return by_extent_[extent]; }
 
+    /// True if a block in [address, address + bytes) may hold addresses computed on the device.
+    bool opaque_in(std::uint64_t address, std::uint64_t bytes) const;
+    /// The blocks in [address, address + bytes) may hold such addresses from now on.
+    void make_opaque(std::uint64_t address, std::uint64_t bytes);
+
     /// Records a table; one that it covers is forgotten.
     void add_table(std::uint64_t address, Table table);
     /// Forgets tables that lie in [address, address + bytes); answers how many.
@@ -92,6 +97,9 @@ public:
     bool contains(std::uint64_t address) const { return address - base_ < span_; }
 
 private:
+    using Blocks = std::map<std::uint64_t, std::unique_ptr<Block>>;
+
+    Blocks::const_iterator first_reaching(std::uint64_t address) const;
     void unlink(Block& block, std::vector<std::uint32_t>& died);
 
     std::uint64_t base_;
@@ -100,7 +108,7 @@ private:
     std::uint64_t live_bytes_ = 0;
     std::size_t foreign_tables_ = 0;
     std::map<std::uint64_t, Allocation> allocations_;
-    std::map<std::uint64_t, std::unique_ptr<Block>> blocks_;
+    Blocks blocks_;
     std::vector<std::vector<Block*>> by_extent_;  // sorted by start
     std::map<std::uint64_t, Table> tables_;
 };
