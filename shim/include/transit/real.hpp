@@ -66,12 +66,18 @@ TRANSIT_REAL(cuStreamEndCapture); TRANSIT_REAL_AS(cuStreamEndCapture_ptsz, cuStr
 TRANSIT_REAL_AS(cuGraphAddKernelNode_v2, cuGraphAddKernelNode);
 TRANSIT_REAL(cuGraphAddMemcpyNode);
 TRANSIT_REAL(cuGraphAddMemsetNode);
-TRANSIT_REAL_AS(cuGraphAddNode_v2, cuGraphAddNode);
+TRANSIT_REAL_AS(cuGraphAddNode_v2, cuGraphAddNode); TRANSIT_REAL_AS(cuGraphAddNode_v3, cuGraphAddNode);
 TRANSIT_REAL_AS(cuGraphKernelNodeSetParams_v2, cuGraphKernelNodeSetParams);
 TRANSIT_REAL_AS(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams);
 TRANSIT_REAL(cuGraphExecMemcpyNodeSetParams);
 TRANSIT_REAL(cuGraphExecMemsetNodeSetParams);
 TRANSIT_REAL(cuGraphNodeSetParams);
+TRANSIT_REAL_AS(cuGraphNodeSetParams_v2, cuGraphNodeSetParams);
+TRANSIT_REAL(cuGraphMemcpyNodeSetParams);
+TRANSIT_REAL(cuGraphMemsetNodeSetParams);
+TRANSIT_REAL(cuGraphAddBatchMemOpNode);
+TRANSIT_REAL(cuGraphBatchMemOpNodeSetParams);
+TRANSIT_REAL(cuGraphExecBatchMemOpNodeSetParams);
 TRANSIT_REAL(cuGraphExecNodeSetParams);
 TRANSIT_REAL_AS(cuStreamWaitValue32, cuStreamWaitValue32);
 TRANSIT_REAL_AS(cuStreamWaitValue32_ptsz, cuStreamWaitValue32);
@@ -100,6 +106,14 @@ TRANSIT_REAL_AS(cuStreamBatchMemOp_v2_ptsz, cuStreamBatchMemOp);
 // ABIs that cuda.h no longer declares, or declares under one name for several versions.
 CUresult real_cuStreamBeginCapture(CUstream stream);
 CUresult real_cuStreamBeginCapture_ptsz(CUstream stream);
+CUresult real_cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                   size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* params);
+CUresult real_cuGraphKernelNodeSetParams(CUgraphNode node,
+                                         const CUDA_KERNEL_NODE_PARAMS_v1* params);
+CUresult real_cuGraphExecKernelNodeSetParams(CUgraphExec graph, CUgraphNode node,
+                                             const CUDA_KERNEL_NODE_PARAMS_v1* params);
+CUresult real_cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                             size_t count, CUgraphNodeParams* params);
 CUresult real_cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                  CUmemcpyAttributes* attrs, size_t* attrs_idxs, size_t num_attrs,
                                  size_t* fail_idx, CUstream stream);
