@@ -43,6 +43,8 @@ void note_host_data(CUdeviceptr to, const void* from, std::size_t bytes) noexcep
 /// The same for a copy within the device: a copied table is a table, and what is copied from an
 /// opaque block may hold addresses too.
 void note_device_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept;
+/// The same where only the driver knows which side is the host's.
+void note_unified(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept;
 /// `to` is overwritten with what is no address.
 void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept;
 

@@ -47,6 +47,10 @@ TRANSIT_REAL(cuMemcpy2DUnaligned_v2); TRANSIT_REAL_AS(cuMemcpy2DUnaligned_v2_ptd
 TRANSIT_REAL(cuMemcpy2DAsync_v2); TRANSIT_REAL_AS(cuMemcpy2DAsync_v2_ptsz, cuMemcpy2DAsync_v2);
 TRANSIT_REAL(cuMemcpy3D_v2); TRANSIT_REAL_AS(cuMemcpy3D_v2_ptds, cuMemcpy3D_v2);
 TRANSIT_REAL(cuMemcpy3DAsync_v2); TRANSIT_REAL_AS(cuMemcpy3DAsync_v2_ptsz, cuMemcpy3DAsync_v2);
+TRANSIT_REAL(cuMemcpy3DPeer); TRANSIT_REAL_AS(cuMemcpy3DPeer_ptds, cuMemcpy3DPeer);
+TRANSIT_REAL(cuMemcpy3DPeerAsync); TRANSIT_REAL_AS(cuMemcpy3DPeerAsync_ptsz, cuMemcpy3DPeerAsync);
+TRANSIT_REAL(cuMemcpyAtoD_v2); TRANSIT_REAL_AS(cuMemcpyAtoD_v2_ptds, cuMemcpyAtoD_v2);
+TRANSIT_REAL(cuMemcpyDtoA_v2); TRANSIT_REAL_AS(cuMemcpyDtoA_v2_ptds, cuMemcpyDtoA_v2);
 TRANSIT_REAL(cuMemsetD8_v2); TRANSIT_REAL_AS(cuMemsetD8_v2_ptds, cuMemsetD8_v2);
 TRANSIT_REAL(cuMemsetD16_v2); TRANSIT_REAL_AS(cuMemsetD16_v2_ptds, cuMemsetD16_v2);
 TRANSIT_REAL(cuMemsetD32_v2); TRANSIT_REAL_AS(cuMemsetD32_v2_ptds, cuMemsetD32_v2);
@@ -126,6 +130,22 @@ CUresult real_cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t
 CUresult real_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
                                          size_t count, CUmemcpyAttributes* attrs,
                                          size_t* attrs_idxs, size_t num_attrs, CUstream stream);
+CUresult real_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                          CUmemcpyAttributes* attributes, CUstream stream);
+CUresult real_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP* copy, unsigned long long flags,
+                                            CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, size_t* failed,
+                                   unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                      unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                               CUmemcpyAttributes* attributes, CUstream stream);
+CUresult real_cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP* copy,
+                                                 unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                        size_t* failed, unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                           unsigned long long flags, CUstream stream);
 CUresult real_cuGetProcAddress(const char* symbol, void** entry, int version, cuuint64_t flags);
 CUresult real_cuGetProcAddress_v2(const char* symbol, void** entry, int version, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult* status);
