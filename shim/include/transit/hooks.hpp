@@ -36,6 +36,8 @@ struct KernelInfo;
 /// everything, if the layout is unknown or the kernel is known to reach further.
 void scan_parameters(Submission& work, const KernelInfo& kernel, void** params,
                      void** extra) noexcept;
+/// For parameters that nobody can read: names everything, and counts the kernel as unknown.
+void unseen_parameters(Submission& work, const KernelInfo& kernel) noexcept;
 
 /// Remembers the addresses in host data that is about to be copied to `to` (16 MiB at most), or
 /// that `to` held some.

@@ -107,7 +107,12 @@ TRANSIT_REAL_AS(cuStreamBatchMemOp_v2_ptsz, cuStreamBatchMemOp);
 #undef TRANSIT_REAL
 #undef TRANSIT_REAL_AS
 
-// ABIs that cuda.h no longer declares, or declares under one name for several versions.
+// ABIs that cuda.h no longer declares, deprecates, or declares under one name for several versions.
+CUresult real_cuLaunch(CUfunction f);
+CUresult real_cuLaunchGrid(CUfunction f, int width, int height);
+CUresult real_cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream);
+CUresult real_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
+                                                   unsigned flags);
 CUresult real_cuStreamBeginCapture(CUstream stream);
 CUresult real_cuStreamBeginCapture_ptsz(CUstream stream);
 CUresult real_cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
