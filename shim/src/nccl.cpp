@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "transit/hooks.hpp"
+#include "transit/log.hpp"
+#include "transit/pinning.hpp"
 #include "transit/stats.hpp"
 
 namespace transit {
@@ -100,9 +102,12 @@ Span span(const void* buffer, std::size_t count, int type) noexcept {
     return {reinterpret_cast<CUdeviceptr>(buffer), count * bytes_of(type)};
 }
 
+// Null if this NCCL is too old to have the function, which our own symbol hides from its callers.
 template <typename Function>
 Function resolved(const char* name) noexcept {
-    return reinterpret_cast<Function>(real_nccl(name));
+    void* found = real_nccl(name);
+    if (found == nullptr) log(LogLevel::kWarn, "%s was called, but the job's NCCL has none", name);
+    return reinterpret_cast<Function>(found);
 }
 
 int ranks_of(void* communicator) noexcept {
@@ -204,6 +209,56 @@ __attribute__((visibility("default"))) int ncclRecv(void* to, std::size_t count,
                       [&] { return real(to, count, type, peer, communicator, stream); });
 }
 
+// Since NCCL 2.28.
+__attribute__((visibility("default"))) int ncclAlltoAll(const void* from, void* to,
+                                                        std::size_t count, int type,
+                                                        void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, void*, CUstream)>("ncclAlltoAll");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, all, type), span(to, all, type)},
+                      [&] { return real(from, to, count, type, communicator, stream); });
+}
+
+// Only the root has the whole; what the others give for it may be no address at all.
+__attribute__((visibility("default"))) int ncclGather(const void* from, void* to, std::size_t count,
+                                                      int type, int root, void* communicator,
+                                                      CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclGather");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, count, type), span(to, all, type)},
+                      [&] { return real(from, to, count, type, root, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclScatter(const void* from, void* to,
+                                                       std::size_t count, int type, int root,
+                                                       void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>(
+            "ncclScatter");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, all, type), span(to, count, type)},
+                      [&] { return real(from, to, count, type, root, communicator, stream); });
+}
+
+// A scalar on the device is read by every collective that uses the operation.
+__attribute__((visibility("default"))) int
+ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, void* communicator) {
+    constexpr int kOnDevice = 0;  // ncclScalarDevice
+    static const auto real =
+        resolved<int (*)(int*, void*, int, int, void*)>("ncclRedOpCreatePreMulSum");
+    if (residence == kOnDevice)
+        transit::pin(transit::kPinSemaphore, "read by collectives", [&](transit::Submission& work) {
+            work.word(reinterpret_cast<CUdeviceptr>(scalar));
+        });
+    return real == nullptr ? transit::kNcclSystemError
+                           : real(op, scalar, type, residence, communicator);
+}
+
 __attribute__((visibility("default"))) int ncclGroupStart() {
     static const auto real = resolved<int (*)()>("ncclGroupStart");
     if (real == nullptr) return transit::kNcclSystemError;
@@ -217,6 +272,15 @@ __attribute__((visibility("default"))) int ncclGroupEnd() {
     if (real == nullptr) return transit::kNcclSystemError;
     if (transit::t_group_depth > 0) --transit::t_group_depth;
     return transit::t_group_depth > 0 ? real() : transit::submit_group(real);
+}
+
+// Ends a group like ncclGroupEnd, but submits nothing.
+__attribute__((visibility("default"))) int ncclGroupSimulateEnd(void* estimate) {
+    static const auto real = resolved<int (*)(void*)>("ncclGroupSimulateEnd");
+    if (real == nullptr) return transit::kNcclSystemError;
+    if (transit::t_group_depth > 0) --transit::t_group_depth;
+    if (transit::t_group_depth == 0 && transit::t_waiting != nullptr) transit::t_waiting->clear();
+    return real(estimate);
 }
 
 }  // extern "C"
