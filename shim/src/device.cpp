@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "transit/budgets.hpp"
 #include "transit/capture.hpp"
 #include "transit/lifetimes.hpp"
 #include "transit/log.hpp"
@@ -26,8 +27,6 @@ constexpr std::uint64_t kSmallBytes = std::uint64_t{2}
 constexpr std::uint32_t kNativeSmallZone = 0;
 constexpr std::uint32_t kNativeZone = 1;
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
-constexpr std::uint64_t kAutoReserveBytes = std::uint64_t{2}
-                                            << 30;  // for modules, workspaces, NCCL
 
 std::mutex g_create_mutex;
 std::atomic<bool> g_gave_up{false};
@@ -45,49 +44,6 @@ struct Device::Setup {
 };
 
 std::atomic<Device*> Device::active_{nullptr};
-
-namespace {
-
-std::uint64_t hbm_budget() noexcept {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (real_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
-    const std::uint64_t most =
-        free_bytes > kAutoReserveBytes ? free_bytes - kAutoReserveBytes : free_bytes / 2;
-    const Options& wish = options();
-    std::uint64_t budget = most;
-    if (wish.hbm_bytes != 0) budget = wish.hbm_bytes;
-    if (wish.hbm_percent > 0)
-        budget =
-            static_cast<std::uint64_t>(wish.hbm_percent / 100 * static_cast<double>(total_bytes));
-    if (budget > free_bytes) {
-        warn_once(
-            "the HBM budget is more than this device has free; using what is free less a reserve");
-        budget = most;
-    }
-    return budget;
-}
-
-// The NUMA node next to the device; INVALID where the driver cannot place frames on the host.
-CUmemLocation dram_place(int ordinal) noexcept {
-    CUmemLocation place{};
-    int supported = 0;
-    int node = 0;
-    place.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    real_cuDeviceGetAttribute(
-        &supported, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
-    if (supported == 0) {
-        place.type = CU_MEM_LOCATION_TYPE_INVALID;
-        return place;
-    }
-    if (real_cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal) ==
-            CUDA_SUCCESS &&
-        node > 0)
-        place.id = node;
-    return place;
-}
-
-}  // namespace
 
 Device::Device(const Setup& setup)
     : access(setup.ordinal), ledger(setup.arena, kExtentCount, setup.extent_bytes),
@@ -166,6 +122,15 @@ Device* Device::for_query() noexcept {
         active_.store(device, std::memory_order_release);
     }
     return device != nullptr && device->is_current() ? device : nullptr;
+}
+
+void Device::end() noexcept {
+    const std::lock_guard lock(g_create_mutex);
+    Device* device = active_.exchange(nullptr, std::memory_order_acq_rel);
+    g_gave_up.store(true, std::memory_order_release);
+    if (device == nullptr) return;
+    warn_once("the job destroys the device's context; Transit manages nothing from now on");
+    device->give_back();
 }
 
 Device* Device::for_allocation() noexcept {

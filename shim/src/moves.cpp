@@ -23,6 +23,7 @@ constexpr std::uint64_t place_delta(Place from, Place to) {
 
 // Streams and events are made in the caller's context, which is the device's primary one.
 bool Mover::prepare() noexcept {
+    if (ended_) return false;
     if (!events_.empty()) return true;
     if (out_ == nullptr && real_cuStreamCreate(&out_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return false;

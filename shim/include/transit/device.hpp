@@ -60,6 +60,10 @@ public:
     /// nothing.
     static Device* for_query() noexcept;
 
+    /// The managed context is about to be destroyed: its memory is given back, and no device is
+    /// managed from now on.
+    static void end() noexcept;
+
     /// cuMemAlloc. OUT_OF_MEMORY when the request exceeds what both budgets can hold.
     CUresult allocate(CUdeviceptr* out, std::size_t bytes) noexcept;
     /// cuMemFree; false if the address is not one of ours. Synchronises the context as the driver's
@@ -160,6 +164,7 @@ private:
     void start_stocking() noexcept;
     void start_forced_moves(std::uint64_t seed) noexcept;
     void wake_stocking() noexcept;
+    void give_back() noexcept;
 
     static std::atomic<Device*> active_;
 
@@ -179,6 +184,7 @@ private:
     std::uint64_t promised_bytes_ = 0;                     // pieces made but not mapped
     bool refused_this_episode_ = false;
     std::atomic<bool> frozen_{false};
+    std::atomic<bool> ended_{false};
     std::atomic<bool> after_optimizer_{true};
     std::atomic<std::uint32_t> boundary_{0};
     std::atomic<std::uint32_t> stock_target_{0};
