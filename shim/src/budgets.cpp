@@ -1,10 +1,8 @@
 // How much the application may have, before there is a device to hold it.
 #include "transit/budgets.hpp"
 
-#include "transit/log.hpp"
 #include "transit/options.hpp"
 #include "transit/real.hpp"
-#include "transit/stats.hpp"
 
 namespace transit {
 namespace {
@@ -12,9 +10,7 @@ namespace {
 constexpr std::uint64_t kAutoReserveBytes = std::uint64_t{2}
                                             << 30;  // for modules, workspaces, NCCL
 
-}  // namespace
-
-std::uint64_t hbm_budget() noexcept {
+std::uint64_t hbm_budget(bool& cut) noexcept {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     if (real_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
@@ -26,12 +22,8 @@ std::uint64_t hbm_budget() noexcept {
     if (wish.hbm_percent > 0)
         budget =
             static_cast<std::uint64_t>(wish.hbm_percent / 100 * static_cast<double>(total_bytes));
-    if (budget > free_bytes) {
-        warn_once(
-            "the HBM budget is more than this device has free; using what is free less a reserve");
-        budget = most;
-    }
-    return budget;
+    cut = budget > free_bytes;
+    return cut ? most : budget;
 }
 
 // The NUMA node next to the device; INVALID where the driver cannot place frames on the host.
@@ -51,6 +43,23 @@ CUmemLocation dram_place(int ordinal) noexcept {
         node > 0)
         place.id = node;
     return place;
+}
+
+}  // namespace
+
+Budgets budgets(int ordinal) noexcept {
+    Budgets found{};
+    found.hbm_bytes = hbm_budget(found.hbm_cut);
+    found.dram_bytes = options().dram_bytes;
+    found.dram_place = dram_place(ordinal);
+    found.dram_cut = found.dram_bytes != 0 && found.dram_place.type == CU_MEM_LOCATION_TYPE_INVALID;
+    if (found.dram_cut) found.dram_bytes = 0;
+    return found;
+}
+
+std::uint64_t total_of(const Budgets& budgets) noexcept {
+    const std::uint64_t extent = options().extent_bytes;
+    return (budgets.hbm_bytes / extent + budgets.dram_bytes / extent) * extent;
 }
 
 }  // namespace transit

@@ -6,9 +6,17 @@
 
 namespace transit {
 
-/// HBM for frames on the device whose context is current.
-std::uint64_t hbm_budget() noexcept;
-/// The NUMA node next to the device; INVALID where the driver cannot place frames on the host.
-CUmemLocation dram_place(int ordinal) noexcept;
+struct Budgets {
+    std::uint64_t hbm_bytes;
+    std::uint64_t dram_bytes;
+    CUmemLocation dram_place;  // the NUMA node next to the device
+    bool hbm_cut;              // more was asked for than is free
+    bool dram_cut;             // the driver cannot place frames on the host
+};
+
+/// Of the device whose context is current.
+Budgets budgets(int ordinal) noexcept;
+/// What the application will be told that the device has: whole extents of both.
+std::uint64_t total_of(const Budgets& budgets) noexcept;
 
 }  // namespace transit

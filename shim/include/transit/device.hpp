@@ -59,6 +59,9 @@ public:
     /// The device that a query from the current context is about: as for_allocation, but counting
     /// nothing.
     static Device* for_query() noexcept;
+    /// What the application is told that a device has, also before the first allocation sets one
+    /// up; 0 for a device that is not managed.
+    static std::uint64_t total_bytes_of(int ordinal) noexcept;
 
     /// The managed context is about to be destroyed: its memory is given back, and no device is
     /// managed from now on.

@@ -10,6 +10,7 @@ extern "C" {
 // clang-format off
 TRANSIT_REAL(cuCtxGetCurrent); TRANSIT_REAL(cuCtxSetCurrent); TRANSIT_REAL(cuCtxGetDevice);
 TRANSIT_REAL(cuCtxSynchronize); TRANSIT_REAL(cuDevicePrimaryCtxRetain);
+TRANSIT_REAL_AS(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease); TRANSIT_REAL(cuDevicePrimaryCtxGetState);
 TRANSIT_REAL_AS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset); TRANSIT_REAL_AS(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset);
 TRANSIT_REAL(cuDeviceGetAttribute); TRANSIT_REAL(cuDeviceTotalMem_v2);
 TRANSIT_REAL(cuMemAlloc_v2); TRANSIT_REAL(cuMemFree_v2); TRANSIT_REAL(cuMemGetInfo_v2);
