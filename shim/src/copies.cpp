@@ -1,4 +1,4 @@
-// Copies and fills: the ranges are in the arguments.
+// Copies of one range, and batches of them: the ranges are in the arguments.
 #include "transit/hooks.hpp"
 #include "transit/real.hpp"
 #include "transit/stats.hpp"
@@ -14,6 +14,8 @@ bool is_host(CUdeviceptr address) noexcept {
     return result != CUDA_SUCCESS || type == CU_MEMORYTYPE_HOST;
 }
 
+}  // namespace
+
 void note_unified(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept {
     Device* device = Device::active();
     if (device == nullptr) return;
@@ -21,62 +23,7 @@ void note_unified(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept 
     note_host_data(to, reinterpret_cast<const void*>(from), bytes);
 }
 
-// The bytes between the first and the last that a pitched copy touches, from the start of its
-// array.
-template <typename Copy>
-Span span_of(CUmemorytype type, CUdeviceptr address, std::size_t pitch, std::size_t rows,
-             const Copy& copy) noexcept {
-    if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) return {0, 0};
-    return {address, pitch == 0 ? copy.WidthInBytes : pitch * rows};
-}
-
-Span source(const CUDA_MEMCPY2D& c) noexcept {
-    return span_of(c.srcMemoryType, c.srcDevice, c.srcPitch, c.srcY + c.Height, c);
-}
-Span target(const CUDA_MEMCPY2D& c) noexcept {
-    return span_of(c.dstMemoryType, c.dstDevice, c.dstPitch, c.dstY + c.Height, c);
-}
-Span source(const CUDA_MEMCPY3D& c) noexcept {
-    return span_of(c.srcMemoryType, c.srcDevice, c.srcPitch,
-                   c.srcHeight * (c.srcZ + c.Depth) + c.srcY + c.Height, c);
-}
-Span target(const CUDA_MEMCPY3D& c) noexcept {
-    return span_of(c.dstMemoryType, c.dstDevice, c.dstPitch,
-                   c.dstHeight * (c.dstZ + c.Depth) + c.dstY + c.Height, c);
-}
-
-std::size_t depth_of(const CUDA_MEMCPY2D&) noexcept { return 1; }
-std::size_t depth_of(const CUDA_MEMCPY3D& c) noexcept { return c.Depth; }
-std::size_t slice(std::size_t, std::size_t, const CUDA_MEMCPY2D&, bool) noexcept { return 0; }
-std::size_t slice(std::size_t z, std::size_t pitch, const CUDA_MEMCPY3D& c, bool from) noexcept {
-    return from ? (c.srcZ + z) * pitch * c.srcHeight : (c.dstZ + z) * pitch * c.dstHeight;
-}
-
-// Row by row: what lies between the rows is neither read nor written.
-template <typename Copy>
-void note_pitched(const Copy& c) noexcept {
-    if (c.dstMemoryType != CU_MEMORYTYPE_DEVICE && c.dstMemoryType != CU_MEMORYTYPE_UNIFIED) return;
-    const bool from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST;
-    const CUdeviceptr source = from_host ? reinterpret_cast<CUdeviceptr>(c.srcHost) : c.srcDevice;
-    for (std::size_t z = 0; z < depth_of(c); ++z) {
-        for (std::size_t y = 0; y < c.Height; ++y) {
-            const CUdeviceptr to = c.dstDevice + slice(z, c.dstPitch, c, false) +
-                                   (c.dstY + y) * c.dstPitch + c.dstXInBytes;
-            const CUdeviceptr from =
-                source + slice(z, c.srcPitch, c, true) + (c.srcY + y) * c.srcPitch + c.srcXInBytes;
-            if (from_host) note_host_data(to, reinterpret_cast<const void*>(from), c.WidthInBytes);
-            if (c.srcMemoryType == CU_MEMORYTYPE_DEVICE) note_device_copy(to, from, c.WidthInBytes);
-            if (c.srcMemoryType == CU_MEMORYTYPE_UNIFIED) note_unified(to, from, c.WidthInBytes);
-        }
-    }
-}
-
-template <typename Copy, typename Call>
-CUresult pitched(const Copy* copy, CUstream stream, bool per_thread, Call&& call) noexcept {
-    if (copy == nullptr || Device::active() == nullptr) return call();
-    note_pitched(*copy);
-    return submit(stream, per_thread, {target(*copy), source(*copy)}, std::forward<Call>(call));
-}
+namespace {
 
 template <typename Call>
 CUresult batch(const CUdeviceptr* to, const CUdeviceptr* from, const std::size_t* bytes,
@@ -92,8 +39,8 @@ CUresult batch(const CUdeviceptr* to, const CUdeviceptr* from, const std::size_t
     }
     if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return refused;
     const CUresult result = call();
-    work.close();
-    return result;
+    const CUresult verdict = work.close();
+    return result == CUDA_SUCCESS ? verdict : result;
 }
 
 }  // namespace
@@ -133,19 +80,6 @@ CUresult hook_cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr fro
                   [&] { return real_cuMemcpyPeer(to, to_context, from, from_context, bytes); });
 }
 
-CUresult hook_cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
-    return transit::pitched(copy, nullptr, false, [&] { return real_cuMemcpy2D_v2(copy); });
-}
-
-CUresult hook_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
-    return transit::pitched(copy, nullptr, false,
-                            [&] { return real_cuMemcpy2DUnaligned_v2(copy); });
-}
-
-CUresult hook_cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
-    return transit::pitched(copy, nullptr, false, [&] { return real_cuMemcpy3D_v2(copy); });
-}
-
 CUresult hook_cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
     transit::note_unified(to, from, bytes);
     return submit(nullptr, true, {{to, bytes}, {from, bytes}},
@@ -175,19 +109,6 @@ CUresult hook_cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdevicept
     return submit(nullptr, true, {{to, bytes}, {from, bytes}}, [&] {
         return real_cuMemcpyPeer_ptds(to, to_context, from, from_context, bytes);
     });
-}
-
-CUresult hook_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* copy) {
-    return transit::pitched(copy, nullptr, true, [&] { return real_cuMemcpy2D_v2_ptds(copy); });
-}
-
-CUresult hook_cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* copy) {
-    return transit::pitched(copy, nullptr, true,
-                            [&] { return real_cuMemcpy2DUnaligned_v2_ptds(copy); });
-}
-
-CUresult hook_cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* copy) {
-    return transit::pitched(copy, nullptr, true, [&] { return real_cuMemcpy3D_v2_ptds(copy); });
 }
 
 CUresult hook_cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -221,16 +142,6 @@ CUresult hook_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdevicept
     return submit(stream, false, {{to, bytes}, {from, bytes}}, [&] {
         return real_cuMemcpyPeerAsync(to, to_context, from, from_context, bytes, stream);
     });
-}
-
-CUresult hook_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
-    return transit::pitched(copy, stream, false,
-                            [&] { return real_cuMemcpy2DAsync_v2(copy, stream); });
-}
-
-CUresult hook_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
-    return transit::pitched(copy, stream, false,
-                            [&] { return real_cuMemcpy3DAsync_v2(copy, stream); });
 }
 
 CUresult hook_cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, size_t count,
@@ -284,16 +195,6 @@ CUresult hook_cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdev
     });
 }
 
-CUresult hook_cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* copy, CUstream stream) {
-    return transit::pitched(copy, stream, true,
-                            [&] { return real_cuMemcpy2DAsync_v2_ptsz(copy, stream); });
-}
-
-CUresult hook_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* copy, CUstream stream) {
-    return transit::pitched(copy, stream, true,
-                            [&] { return real_cuMemcpy3DAsync_v2_ptsz(copy, stream); });
-}
-
 CUresult hook_cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes,
                                       size_t count, CUmemcpyAttributes* attributes, size_t* indices,
                                       size_t attribute_count, size_t* failed, CUstream stream) {
@@ -310,6 +211,46 @@ CUresult hook_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, siz
         return real_cuMemcpyBatchAsync_v2_ptsz(to, from, bytes, count, attributes, indices,
                                                attribute_count, stream);
     });
+}
+
+CUresult hook_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                          CUmemcpyAttributes* attributes, CUstream stream) {
+    transit::note_unified(to, from, bytes);
+    return submit(stream, false, {{to, bytes}, {from, bytes}}, [&] {
+        return real_cuMemcpyWithAttributesAsync(to, from, bytes, attributes, stream);
+    });
+}
+
+CUresult hook_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                               CUmemcpyAttributes* attributes, CUstream stream) {
+    transit::note_unified(to, from, bytes);
+    return submit(stream, true, {{to, bytes}, {from, bytes}}, [&] {
+        return real_cuMemcpyWithAttributesAsync_ptsz(to, from, bytes, attributes, stream);
+    });
+}
+
+// Arrays are not managed, and count as data without addresses.
+// The first ABIs take addresses of 32 bits, which ours never are.
+CUresult hook_cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
+    transit::note_overwrite(to, bytes);
+    return submit(nullptr, false, {{to, bytes}},
+                  [&] { return real_cuMemcpyAtoD_v2(to, from, offset, bytes); });
+}
+
+CUresult hook_cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
+    return submit(nullptr, false, {{from, bytes}},
+                  [&] { return real_cuMemcpyDtoA_v2(to, offset, from, bytes); });
+}
+
+CUresult hook_cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t bytes) {
+    transit::note_overwrite(to, bytes);
+    return submit(nullptr, true, {{to, bytes}},
+                  [&] { return real_cuMemcpyAtoD_v2_ptds(to, from, offset, bytes); });
+}
+
+CUresult hook_cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t bytes) {
+    return submit(nullptr, true, {{from, bytes}},
+                  [&] { return real_cuMemcpyDtoA_v2_ptds(to, offset, from, bytes); });
 }
 
 }  // extern "C"

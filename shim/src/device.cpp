@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "transit/budgets.hpp"
 #include "transit/capture.hpp"
 #include "transit/context.hpp"
 #include "transit/lifetimes.hpp"
@@ -27,8 +28,6 @@ constexpr std::uint64_t kSmallBytes = std::uint64_t{2}
 constexpr std::uint32_t kNativeSmallZone = 0;
 constexpr std::uint32_t kNativeZone = 1;
 constexpr std::uint64_t kGranule = std::uint64_t{2} << 20;
-constexpr std::uint64_t kAutoReserveBytes = std::uint64_t{2}
-                                            << 30;  // for modules, workspaces, NCCL
 
 std::mutex g_create_mutex;
 std::atomic<bool> g_gave_up{false};
@@ -40,70 +39,25 @@ struct Device::Setup {
     CUcontext context;
     CUdeviceptr arena;
     std::uint64_t extent_bytes;
-    std::uint64_t hbm_bytes;
-    std::uint64_t dram_bytes;
-    CUmemLocation dram_place;
+    Budgets budgets;
 };
 
 std::atomic<Device*> Device::active_{nullptr};
-
-namespace {
-
-std::uint64_t hbm_budget() noexcept {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    if (real_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
-    const std::uint64_t most =
-        free_bytes > kAutoReserveBytes ? free_bytes - kAutoReserveBytes : free_bytes / 2;
-    const Options& wish = options();
-    std::uint64_t budget = most;
-    if (wish.hbm_bytes != 0) budget = wish.hbm_bytes;
-    if (wish.hbm_percent > 0)
-        budget =
-            static_cast<std::uint64_t>(wish.hbm_percent / 100 * static_cast<double>(total_bytes));
-    if (budget > free_bytes) {
-        warn_once(
-            "the HBM budget is more than this device has free; using what is free less a reserve");
-        budget = most;
-    }
-    return budget;
-}
-
-// The NUMA node next to the device; INVALID where the driver cannot place frames on the host.
-CUmemLocation dram_place(int ordinal) noexcept {
-    CUmemLocation place{};
-    int supported = 0;
-    int node = 0;
-    place.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    real_cuDeviceGetAttribute(
-        &supported, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
-    if (supported == 0) {
-        place.type = CU_MEM_LOCATION_TYPE_INVALID;
-        return place;
-    }
-    if (real_cuDeviceGetAttribute(&node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, ordinal) ==
-            CUDA_SUCCESS &&
-        node > 0)
-        place.id = node;
-    return place;
-}
-
-}  // namespace
 
 Device::Device(const Setup& setup)
     : access(setup.ordinal), ledger(setup.arena, kExtentCount, setup.extent_bytes),
       extents(std::make_unique<Extent[]>(kExtentCount)), streams(setup.context),
       hbm({CU_MEM_LOCATION_TYPE_DEVICE, {setup.ordinal}}, setup.extent_bytes,
-          static_cast<std::uint32_t>(setup.hbm_bytes / setup.extent_bytes), access),
-      dram(setup.dram_place, setup.extent_bytes,
-           static_cast<std::uint32_t>(setup.dram_bytes / setup.extent_bytes), access),
+          static_cast<std::uint32_t>(setup.budgets.hbm_bytes / setup.extent_bytes), access),
+      dram(setup.budgets.dram_place, setup.extent_bytes,
+           static_cast<std::uint32_t>(setup.budgets.dram_bytes / setup.extent_bytes), access),
       mover(*this), ordinal_(setup.ordinal), context_(setup.context), arena_(setup.arena),
       extent_bytes_(setup.extent_bytes), arena_bytes_(kExtentCount * setup.extent_bytes),
-      hbm_budget_bytes_(setup.hbm_bytes) {
+      hbm_budget_bytes_(setup.budgets.hbm_bytes) {
     add_zone(kSmallExtents, kGranule, 0, true);
     add_zone(kNativeExtents, kGranule, 0, false);
-    counter(Counter::kHbmBudgetBytes) = setup.hbm_bytes;
-    counter(Counter::kDramBudgetBytes) = dram.usable() ? setup.dram_bytes : 0;
+    counter(Counter::kHbmBudgetBytes) = setup.budgets.hbm_bytes;
+    counter(Counter::kDramBudgetBytes) = dram.usable() ? setup.budgets.dram_bytes : 0;
     counter(Counter::kDevice) = static_cast<std::uint64_t>(setup.ordinal);
     counter(Counter::kExtentBytes) = setup.extent_bytes;
 }
@@ -117,15 +71,14 @@ Device* Device::create() noexcept {
     open_stats();
     counter(Counter::kLifetimes).store(lifetimes_attached() ? 1 : 0, std::memory_order_relaxed);
     setup.extent_bytes = options().extent_bytes;
-    setup.hbm_bytes = hbm_budget();
-    setup.dram_bytes = options().dram_bytes;
-    setup.dram_place = dram_place(setup.ordinal);
-    if (setup.dram_bytes != 0 && setup.dram_place.type == CU_MEM_LOCATION_TYPE_INVALID) {
+    setup.budgets = budgets(setup.ordinal);
+    if (setup.budgets.hbm_cut)
+        warn_once(
+            "the HBM budget is more than this device has free; using what is free less a reserve");
+    if (setup.budgets.dram_cut)
         warn_once(
             "this driver or container cannot place device-mapped memory on the host (HOST_NUMA); "
             "running within the HBM budget alone");
-        setup.dram_bytes = 0;
-    }
     if (real_cuMemAddressReserve(&setup.arena, kExtentCount * setup.extent_bytes,
                                  setup.extent_bytes, 0, 0) != CUDA_SUCCESS) {
         warn_once("this driver cannot reserve an address range (no VMM); running without Transit");
@@ -138,13 +91,40 @@ Device* Device::create() noexcept {
     pthread_atfork(nullptr, nullptr, [] { active_.store(nullptr, std::memory_order_release); });
     log(LogLevel::kInfo,
         "device %d: HBM budget %.2f GiB, DRAM budget %.2f GiB, extents of %llu MiB", setup.ordinal,
-        static_cast<double>(setup.hbm_bytes) / (1 << 30),
-        static_cast<double>(setup.dram_bytes) / (1 << 30),
+        static_cast<double>(setup.budgets.hbm_bytes) / (1 << 30),
+        static_cast<double>(setup.budgets.dram_bytes) / (1 << 30),
         static_cast<unsigned long long>(setup.extent_bytes >> 20));
     return device;
 }
 
 bool Device::is_current() const noexcept { return current_context() == context_; }
+
+namespace {
+
+// The context of the device that a first allocation now would make the managed one.
+bool primary_is_current(int ordinal) noexcept {
+    CUdevice here = -1;
+    CUcontext current = nullptr;
+    CUcontext primary = nullptr;
+    unsigned flags = 0;
+    int active = 0;
+    if (real_cuCtxGetDevice(&here) != CUDA_SUCCESS || here != ordinal ||
+        real_cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
+        real_cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0 ||
+        real_cuDevicePrimaryCtxRetain(&primary, ordinal) != CUDA_SUCCESS)
+        return false;
+    real_cuDevicePrimaryCtxRelease_v2(ordinal);
+    return primary == current;
+}
+
+}  // namespace
+
+std::uint64_t Device::total_bytes_of(int ordinal) noexcept {
+    if (const Device* device = active())
+        return device->ordinal() == ordinal ? device->total_bytes() : 0;
+    if (g_gave_up.load(std::memory_order_acquire) || !primary_is_current(ordinal)) return 0;
+    return total_of(budgets(ordinal));
+}
 
 Device* Device::for_query() noexcept {
     Device* device = active();
@@ -158,6 +138,15 @@ Device* Device::for_query() noexcept {
         active_.store(device, std::memory_order_release);
     }
     return device != nullptr && device->is_current() ? device : nullptr;
+}
+
+void Device::end() noexcept {
+    const std::lock_guard lock(g_create_mutex);
+    Device* device = active_.exchange(nullptr, std::memory_order_acq_rel);
+    g_gave_up.store(true, std::memory_order_release);
+    if (device == nullptr) return;
+    warn_once("the job destroys the device's context; Transit manages nothing from now on");
+    device->give_back();
 }
 
 Device* Device::for_allocation() noexcept {

@@ -30,7 +30,7 @@ void Device::start_stocking() noexcept {
     static std::atomic<bool> stopped{false};
     std::thread([this] {
         real_cuCtxSetCurrent(context_);
-        while (!stop.load(std::memory_order_acquire)) {
+        while (!stop.load(std::memory_order_acquire) && !ended_.load(std::memory_order_acquire)) {
             const std::uint32_t target = stock_target_.load(std::memory_order_acquire);
             if (dram.made() >= target || !dram.make_ahead()) nap_ns(2'000'000);
         }
@@ -51,7 +51,7 @@ void Device::start_stocking() noexcept {
 void Device::start_forced_moves(std::uint64_t seed) noexcept {
     std::thread([this, seed] {
         real_cuCtxSetCurrent(context_);
-        for (std::uint64_t state = seed;;) {
+        for (std::uint64_t state = seed; !ended_.load(std::memory_order_acquire);) {
             state ^= state << 13;  // xorshift64
             state ^= state >> 7;
             state ^= state << 17;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 
 #include "symbols.hpp"
@@ -35,6 +36,18 @@ std::once_flag g_driver_once;
 // with.
 CUresult no_driver() noexcept { return CUDA_ERROR_STUB_LIBRARY; }
 CUresult not_found() noexcept { return CUDA_ERROR_NOT_FOUND; }
+
+// libcuda.so with any version or none, wherever it lies: also a toolkit's stub, which could only
+// fail.
+bool names_the_driver(const char* path) noexcept {
+    constexpr std::string_view kDriver = "libcuda.so";
+    const char* slash = std::strrchr(path, '/');
+    const std::string_view base = slash == nullptr ? path : slash + 1;
+    if (base.substr(0, kDriver.size()) != kDriver) return false;
+    const std::string_view version = base.substr(kDriver.size());
+    return version.empty() || (version[0] == '.' && version.size() > 1 &&
+                               version.find_first_not_of("0123456789.") == std::string_view::npos);
+}
 
 void* real_dlopen(const char* path) noexcept {
     if (transit_real_dlopen == nullptr) transit_real_dlopen = dlsym(RTLD_NEXT, "dlopen");
@@ -113,14 +126,11 @@ void* transit_resolve(std::size_t index) {
 }
 
 // The name that dlopen is to look for instead of `name`: any libcuda becomes the name we are loaded
-// under.
+// under. The shim itself opens the driver by the pointer behind this door.
 const char* transit_dlopen_name(const char* name) {
     using namespace transit;
     if (transit_real_dlopen == nullptr) transit_real_dlopen = dlsym(RTLD_NEXT, "dlopen");
-    if (name == nullptr) return name;
-    const char* slash = std::strrchr(name, '/');
-    const char* base = slash == nullptr ? name : slash + 1;
-    if (std::strcmp(base, "libcuda.so") != 0 && std::strcmp(base, "libcuda.so.1") != 0) return name;
+    if (name == nullptr || !names_the_driver(name)) return name;
     // Without a driver the caller gets the loader's own "cannot open shared object file", as it
     // would without us.
     return open_driver() ? "libcuda.so.1" : "libcuda.so.1 (this machine has no NVIDIA driver)";

@@ -70,6 +70,7 @@ void FramePool::give(std::uint32_t frame) noexcept {
     if (!surplus) return;
     real_cuMemUnmap(alias(frame), extent_bytes_);
     real_cuMemRelease(handles_[frame]);
+    handles_[frame] = 0;
     made_.fetch_sub(1, std::memory_order_acq_rel);
     count_bytes(-static_cast<std::int64_t>(extent_bytes_));
     const std::lock_guard lock(mutex_);
@@ -97,6 +98,21 @@ void FramePool::set_limit(std::uint32_t limit) noexcept {
         if (!frame) return;
         give(*frame);  // above the limit, so it is destroyed
     }
+}
+
+void FramePool::end() noexcept {
+    const std::lock_guard making(make_mutex_);
+    limit_.store(0, std::memory_order_release);
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t frame = 0; frame < handles_.size(); ++frame) {
+        if (handles_[frame] == 0) continue;
+        real_cuMemUnmap(alias(frame), extent_bytes_);
+        real_cuMemRelease(handles_[frame]);
+        handles_[frame] = 0;
+        count_bytes(-static_cast<std::int64_t>(extent_bytes_));
+    }
+    free_.clear();
+    made_.store(0, std::memory_order_release);
 }
 
 // Needs make_mutex_. A frame that cannot be mapped or reached is released again: nothing is half

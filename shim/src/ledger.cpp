@@ -87,10 +87,29 @@ std::optional<Block> Ledger::remove_block(std::uint64_t address, std::vector<std
     return removed;
 }
 
-void Ledger::remove_blocks(std::uint64_t address, std::uint64_t bytes,
-                           std::vector<std::uint32_t>& died) {
+// The first block that ends after `address`.
+Ledger::Blocks::const_iterator Ledger::first_reaching(std::uint64_t address) const {
     auto at = blocks_.upper_bound(address);
     if (at != blocks_.begin() && std::prev(at)->second->end() > address) --at;
+    return at;
+}
+
+bool Ledger::opaque_in(std::uint64_t address, std::uint64_t bytes) const {
+    for (auto at = first_reaching(address); at != blocks_.end() && at->first < address + bytes;
+         ++at)
+        if (at->second->opaque) return true;
+    return false;
+}
+
+void Ledger::make_opaque(std::uint64_t address, std::uint64_t bytes) {
+    for (auto at = first_reaching(address); at != blocks_.end() && at->first < address + bytes;
+         ++at)
+        make_opaque(*at->second);
+}
+
+void Ledger::remove_blocks(std::uint64_t address, std::uint64_t bytes,
+                           std::vector<std::uint32_t>& died) {
+    auto at = first_reaching(address);
     while (at != blocks_.end() && at->first < address + bytes) {
         unlink(*at->second, died);
         at = blocks_.erase(at);

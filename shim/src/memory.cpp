@@ -176,10 +176,8 @@ CUresult hook_cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 CUresult hook_cuDeviceTotalMem_v2(size_t* bytes, CUdevice ordinal) {
     using namespace transit;
     const CUresult result = real_cuDeviceTotalMem_v2(bytes, ordinal);
-    Device* device = Device::active();
-    if (result == CUDA_SUCCESS && bytes != nullptr && device != nullptr &&
-        device->ordinal() == ordinal)
-        *bytes = device->total_bytes();
+    if (result != CUDA_SUCCESS || bytes == nullptr) return result;
+    if (const std::uint64_t ours = Device::total_bytes_of(ordinal); ours != 0) *bytes = ours;
     return result;
 }
 

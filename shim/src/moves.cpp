@@ -23,6 +23,7 @@ constexpr std::uint64_t place_delta(Place from, Place to) {
 }  // namespace
 
 bool Mover::prepare() noexcept {
+    if (ended_) return false;
     if (!events_.empty()) return true;
     if (out_ == nullptr && real_cuStreamCreate(&out_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return false;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "transit/hooks.hpp"
+#include "transit/log.hpp"
+#include "transit/pinning.hpp"
 #include "transit/stats.hpp"
 
 namespace transit {
@@ -32,6 +34,7 @@ std::size_t bytes_of(int type) noexcept {
                : 8;
 }
 
+// What the open group has named so far, one entry a stream.
 struct Waiting {
     CUstream stream;
     std::vector<Span> spans;
@@ -40,6 +43,16 @@ struct Waiting {
 thread_local int t_group_depth = 0;
 thread_local std::vector<Waiting>* t_waiting = nullptr;
 
+void wait_for_group(CUstream stream, const std::vector<Span>& spans) noexcept {
+    if (t_waiting == nullptr) t_waiting = new std::vector<Waiting>;
+    for (Waiting& one : *t_waiting) {
+        if (one.stream != stream) continue;
+        one.spans.insert(one.spans.end(), spans.begin(), spans.end());
+        return;
+    }
+    t_waiting->push_back({stream, spans});
+}
+
 // Buffers of a group that has not ended: pinned in place by a touch of everything would stop all
 // moves, so the touches are replayed when the group ends, and the group's end is bracketed by them.
 int submit_group(int (*end)()) noexcept {
@@ -47,34 +60,33 @@ int submit_group(int (*end)()) noexcept {
     if (device == nullptr || t_waiting == nullptr || t_waiting->empty()) return end();
     std::vector<Waiting> waiting;
     waiting.swap(*t_waiting);
-    // One submission a stream: a group usually has one.
     std::vector<std::unique_ptr<Submission>> open;
+    bool refused = false;
     for (const Waiting& one : waiting) {
-        if (!open.empty() && waiting.front().stream == one.stream) continue;
         auto work = std::make_unique<Submission>(*device, one.stream, false);
-        for (const Waiting& other : waiting)
-            if (other.stream == one.stream)
-                for (const Span& span : other.spans)
-                    work->range(span.address, span.bytes);
+        for (const Span& span : one.spans)
+            work->range(span.address, span.bytes);
         if (work->open(Submission::Operands::kInHbm) == CUDA_SUCCESS)
             open.push_back(std::move(work));
+        else
+            refused = true;
     }
+    // NCCL cannot be told to forget a group, so it ends even where some memory found no frame.
     const int result = end();
     while (!open.empty()) {  // nested submissions end in the reverse order
         open.back()->close();
         open.pop_back();
     }
-    return result;
+    return refused && result == 0 ? kNcclSystemError : result;
 }
 
 template <typename Call>
-int collective(CUstream stream, std::vector<Span> spans, Call&& call) noexcept {
+int collective(CUstream stream, const std::vector<Span>& spans, Call&& call) noexcept {
     Device* device = Device::active();
     if (device == nullptr) return call();
     counter(Counter::kCollectives).fetch_add(1, std::memory_order_relaxed);
     if (t_group_depth > 0) {
-        if (t_waiting == nullptr) t_waiting = new std::vector<Waiting>;
-        t_waiting->push_back({stream, std::move(spans)});
+        wait_for_group(stream, spans);
         return call();
     }
     Submission work(*device, stream, false);
@@ -90,9 +102,12 @@ Span span(const void* buffer, std::size_t count, int type) noexcept {
     return {reinterpret_cast<CUdeviceptr>(buffer), count * bytes_of(type)};
 }
 
+// Null if this NCCL is too old to have the function, which our own symbol hides from its callers.
 template <typename Function>
 Function resolved(const char* name) noexcept {
-    return reinterpret_cast<Function>(real_nccl(name));
+    void* found = real_nccl(name);
+    if (found == nullptr) log(LogLevel::kWarn, "%s was called, but the job's NCCL has none", name);
+    return reinterpret_cast<Function>(found);
 }
 
 int ranks_of(void* communicator) noexcept {
@@ -194,6 +209,56 @@ __attribute__((visibility("default"))) int ncclRecv(void* to, std::size_t count,
                       [&] { return real(to, count, type, peer, communicator, stream); });
 }
 
+// Since NCCL 2.28.
+__attribute__((visibility("default"))) int ncclAlltoAll(const void* from, void* to,
+                                                        std::size_t count, int type,
+                                                        void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, void*, CUstream)>("ncclAlltoAll");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, all, type), span(to, all, type)},
+                      [&] { return real(from, to, count, type, communicator, stream); });
+}
+
+// Only the root has the whole; what the others give for it may be no address at all.
+__attribute__((visibility("default"))) int ncclGather(const void* from, void* to, std::size_t count,
+                                                      int type, int root, void* communicator,
+                                                      CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclGather");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, count, type), span(to, all, type)},
+                      [&] { return real(from, to, count, type, root, communicator, stream); });
+}
+
+__attribute__((visibility("default"))) int ncclScatter(const void* from, void* to,
+                                                       std::size_t count, int type, int root,
+                                                       void* communicator, CUstream stream) {
+    static const auto real =
+        resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>(
+            "ncclScatter");
+    if (real == nullptr) return transit::kNcclSystemError;
+    const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
+    return collective(stream, {span(from, all, type), span(to, count, type)},
+                      [&] { return real(from, to, count, type, root, communicator, stream); });
+}
+
+// A scalar on the device is read by every collective that uses the operation.
+__attribute__((visibility("default"))) int
+ncclRedOpCreatePreMulSum(int* op, void* scalar, int type, int residence, void* communicator) {
+    constexpr int kOnDevice = 0;  // ncclScalarDevice
+    static const auto real =
+        resolved<int (*)(int*, void*, int, int, void*)>("ncclRedOpCreatePreMulSum");
+    if (residence == kOnDevice)
+        transit::pin(transit::kPinSemaphore, "read by collectives", [&](transit::Submission& work) {
+            work.word(reinterpret_cast<CUdeviceptr>(scalar));
+        });
+    return real == nullptr ? transit::kNcclSystemError
+                           : real(op, scalar, type, residence, communicator);
+}
+
 __attribute__((visibility("default"))) int ncclGroupStart() {
     static const auto real = resolved<int (*)()>("ncclGroupStart");
     if (real == nullptr) return transit::kNcclSystemError;
@@ -207,6 +272,15 @@ __attribute__((visibility("default"))) int ncclGroupEnd() {
     if (real == nullptr) return transit::kNcclSystemError;
     if (transit::t_group_depth > 0) --transit::t_group_depth;
     return transit::t_group_depth > 0 ? real() : transit::submit_group(real);
+}
+
+// Ends a group like ncclGroupEnd, but submits nothing.
+__attribute__((visibility("default"))) int ncclGroupSimulateEnd(void* estimate) {
+    static const auto real = resolved<int (*)(void*)>("ncclGroupSimulateEnd");
+    if (real == nullptr) return transit::kNcclSystemError;
+    if (transit::t_group_depth > 0) --transit::t_group_depth;
+    if (transit::t_group_depth == 0 && transit::t_waiting != nullptr) transit::t_waiting->clear();
+    return real(estimate);
 }
 
 }  // extern "C"

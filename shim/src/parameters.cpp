@@ -39,9 +39,12 @@ void scan_parameters(Submission& work, const KernelInfo& kernel, void** params,
     if (params != nullptr && kernel.layout_known)
         for (std::size_t i = 0; i < kernel.parameters.size(); ++i)
             scan_words(work, params[i], kernel.parameters[i].bytes);
-    if (!unknown && !kernel.unseen) return;
+    if (unknown) return unseen_parameters(work, kernel);
+    if (kernel.unseen) work.everything();
+}
+
+void unseen_parameters(Submission& work, const KernelInfo& kernel) noexcept {
     work.everything();
-    if (!unknown) return;
     counter(Counter::kUnknownLaunches).fetch_add(1, std::memory_order_relaxed);
     count_named("unknown", kernel.name.c_str());
 }

@@ -1,134 +1,45 @@
-// Graphs built node by node, and memory that the GPU's front end polls: addresses that outlive the
-// call which names them. What they reach is pinned where it is; a graph that is replayed later
-// names nothing.
-#include "transit/hooks.hpp"
-#include "transit/kernels.hpp"
+// Memory that the GPU's front end polls: addresses that outlive the call which names them. What
+// they reach is pinned where it is.
+#include "transit/pinning.hpp"
+
 #include "transit/real.hpp"
 
 namespace transit {
 namespace {
 
-template <typename Name>
-void pin(std::uint32_t reason, const char* words, Name&& name_extents) noexcept {
-    Device* device = Device::active();
-    if (device == nullptr) return;
-    Submission work(*device, nullptr, false);
-    name_extents(work);
-    if (work.open_for_graph() != CUDA_SUCCESS) return;
-    if (work.names_everything()) device->freeze();
-    work.pin(reason, words);
+constexpr int kAtomicReduction = 8;  // CU_STREAM_MEM_OP_ATOMIC_REDUCTION, which older headers lack
+
+// Zero for barriers and flushes, which have none.
+CUdeviceptr address_of(const CUstreamBatchMemOpParams& operation) noexcept {
+    switch (static_cast<int>(operation.operation)) {
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+        return operation.waitValue.address;
+    case kAtomicReduction:
+        return operation.pad[2];
+    default:
+        return 0;
+    }
 }
 
-template <typename Params>
-void pin_kernel(const Params* params) noexcept {
-    if (params == nullptr) return;
-    pin(kPinCaptured, "in a CUDA graph", [&](Submission& work) {
-        const auto function =
-            params->func != nullptr ? params->func : reinterpret_cast<CUfunction>(params->kern);
-        scan_parameters(work, kernel_info(function), params->kernelParams, params->extra);
-    });
-}
+}  // namespace
 
-void pin_copy(const CUDA_MEMCPY3D* copy) noexcept {
-    if (copy == nullptr) return;
-    pin(kPinCaptured, "in a CUDA graph", [&](Submission& work) {
-        // The whole blocks: what a pitched copy spans inside them does not matter for a pin.
-        work.word(copy->srcDevice);
-        work.word(copy->dstDevice);
-    });
-}
-
-void pin_address(CUdeviceptr address, std::uint32_t reason, const char* words) noexcept {
-    pin(reason, words, [&](Submission& work) { work.word(address); });
-}
-
-// A stream waits for or writes the word: the front end reaches it by address, whenever it comes to
-// it.
 void pin_polled(CUdeviceptr address) noexcept {
-    pin_address(address, kPinSemaphore, "polled by the GPU's front end");
+    pin(kPinSemaphore, "polled by the GPU's front end",
+        [&](Submission& work) { work.word(address); });
 }
 
 void pin_polled(const CUstreamBatchMemOpParams* operations, unsigned count) noexcept {
     for (unsigned i = 0; operations != nullptr && i < count; ++i)
-        pin_polled(operations[i].waitValue.address);
+        if (const CUdeviceptr address = address_of(operations[i]); address != 0)
+            pin_polled(address);
 }
 
-void pin_node(const CUgraphNodeParams* params) noexcept {
-    if (params == nullptr) return;
-    if (params->type == CU_GRAPH_NODE_TYPE_KERNEL) pin_kernel(&params->kernel);
-    if (params->type == CU_GRAPH_NODE_TYPE_MEMCPY) pin_copy(&params->memcpy.copyParams);
-    if (params->type == CU_GRAPH_NODE_TYPE_MEMSET)
-        pin_address(params->memset.dst, kPinCaptured, "in a CUDA graph");
-}
-
-}  // namespace
 }  // namespace transit
 
 extern "C" {
-
-CUresult hook_cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
-                                      size_t count, const CUDA_KERNEL_NODE_PARAMS* params) {
-    transit::pin_kernel(params);
-    return real_cuGraphAddKernelNode_v2(node, graph, after, count, params);
-}
-
-CUresult hook_cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
-                                   size_t count, const CUDA_MEMCPY3D* copy, CUcontext context) {
-    transit::pin_copy(copy);
-    return real_cuGraphAddMemcpyNode(node, graph, after, count, copy, context);
-}
-
-CUresult hook_cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
-                                   size_t count, const CUDA_MEMSET_NODE_PARAMS* params,
-                                   CUcontext context) {
-    if (params != nullptr)
-        transit::pin_address(params->dst, transit::kPinCaptured, "in a CUDA graph");
-    return real_cuGraphAddMemsetNode(node, graph, after, count, params, context);
-}
-
-CUresult hook_cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
-                                const CUgraphEdgeData* edges, size_t count,
-                                CUgraphNodeParams* params) {
-    transit::pin_node(params);
-    return real_cuGraphAddNode_v2(node, graph, after, edges, count, params);
-}
-
-CUresult hook_cuGraphKernelNodeSetParams_v2(CUgraphNode node,
-                                            const CUDA_KERNEL_NODE_PARAMS* params) {
-    transit::pin_kernel(params);
-    return real_cuGraphKernelNodeSetParams_v2(node, params);
-}
-
-CUresult hook_cuGraphExecKernelNodeSetParams_v2(CUgraphExec graph, CUgraphNode node,
-                                                const CUDA_KERNEL_NODE_PARAMS* params) {
-    transit::pin_kernel(params);
-    return real_cuGraphExecKernelNodeSetParams_v2(graph, node, params);
-}
-
-CUresult hook_cuGraphExecMemcpyNodeSetParams(CUgraphExec graph, CUgraphNode node,
-                                             const CUDA_MEMCPY3D* copy, CUcontext context) {
-    transit::pin_copy(copy);
-    return real_cuGraphExecMemcpyNodeSetParams(graph, node, copy, context);
-}
-
-CUresult hook_cuGraphExecMemsetNodeSetParams(CUgraphExec graph, CUgraphNode node,
-                                             const CUDA_MEMSET_NODE_PARAMS* params,
-                                             CUcontext context) {
-    if (params != nullptr)
-        transit::pin_address(params->dst, transit::kPinCaptured, "in a CUDA graph");
-    return real_cuGraphExecMemsetNodeSetParams(graph, node, params, context);
-}
-
-CUresult hook_cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams* params) {
-    transit::pin_node(params);
-    return real_cuGraphNodeSetParams(node, params);
-}
-
-CUresult hook_cuGraphExecNodeSetParams(CUgraphExec graph, CUgraphNode node,
-                                       CUgraphNodeParams* params) {
-    transit::pin_node(params);
-    return real_cuGraphExecNodeSetParams(graph, node, params);
-}
 
 CUresult hook_cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
                                   unsigned flags) {

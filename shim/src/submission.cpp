@@ -1,7 +1,7 @@
 #include "transit/submission.hpp"
 
 #include <algorithm>
-#include <array>
+#include <deque>
 
 #include "transit/capture.hpp"
 #include "transit/clock.hpp"
@@ -15,12 +15,16 @@ namespace {
 
 constexpr unsigned kMostAttempts = 1000;
 
-// A submission inside another on one thread (a driver callback) must not share its ranges.
+// Submissions of one thread that are open together (a group of collectives, a driver callback) must
+// not share their ranges. They end in the reverse order of their beginning.
 thread_local unsigned t_depth = 0;
 
 std::vector<ExtentRange>& ranges_of_depth(unsigned depth) noexcept {
-    static thread_local std::array<std::vector<ExtentRange>, 4> buffers;
-    std::vector<ExtentRange>& chosen = buffers[depth % buffers.size()];
+    // A deque: it grows without moving what open submissions hold.
+    static thread_local std::deque<std::vector<ExtentRange>> buffers;
+    while (buffers.size() <= depth)
+        buffers.emplace_back();
+    std::vector<ExtentRange>& chosen = buffers[depth];
     chosen.clear();
     return chosen;
 }

@@ -67,6 +67,7 @@ void note_device_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexc
     Table copied{bytes, {}};
     if (device->ledger.reach_of_tables(from, bytes, copied.reaches) > 0)
         device->ledger.add_table(to, std::move(copied));
+    if (device->ledger.opaque_in(from, bytes)) device->ledger.make_opaque(to, bytes);
 }
 
 void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept {

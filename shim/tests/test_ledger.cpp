@@ -276,4 +276,30 @@ TEST_SUITE("ledger") {
             }
         }
     }
+
+    SCENARIO("what may hold addresses is marked by the block") {
+        GIVEN("three blocks next to each other") {
+            Ledger ledger(kBase, kExtents, kExtent);
+            add(ledger, kBase, 4096);
+            add(ledger, kBase + 4096, 4096);
+            add(ledger, kBase + 8192, 4096);
+            WHEN("a range that reaches into the middle one is marked") {
+                ledger.make_opaque(kBase + 5000, 8);
+                THEN("it alone is opaque, wherever it is touched") {
+                    CHECK(ledger.opaque_in(kBase + 8191, 1));
+                    CHECK(ledger.opaque_in(kBase, 12288));
+                    CHECK_FALSE(ledger.opaque_in(kBase, 4096));
+                    CHECK_FALSE(ledger.opaque_in(kBase + 8192, 4096));
+                }
+            }
+            WHEN("the range spans two") {
+                ledger.make_opaque(kBase + 4095, 2);
+                THEN("both are") {
+                    CHECK(ledger.opaque_in(kBase, 1));
+                    CHECK(ledger.opaque_in(kBase + 4096, 1));
+                    CHECK_FALSE(ledger.opaque_in(kBase + 8192, 1));
+                }
+            }
+        }
+    }
 }

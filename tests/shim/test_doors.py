@@ -96,8 +96,22 @@ def test_dlopen_of_any_libcuda_is_the_shim(settings, libraries, tmp_path):
     plain = tmp_path / "elsewhere"
     plain.mkdir()
     (plain / "libcuda.so.1").symlink_to(libraries.simulator)
+    (plain / "libcuda.so.580.95.05").symlink_to(libraries.simulator)
     paths = ["libcuda.so", "libcuda.so.1", f"{plain}/libcuda.so.1", "/nowhere/libcuda.so"]
+    paths += ["libcuda.so.580.95.05", f"{plain}/libcuda.so.580.95.05", "/cuda/stubs/libcuda.so"]
     command = [sys.executable, "-c", DLOPEN, *paths]
+    done = subprocess.run(command, env=settings(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["libcuda.so.1.bak", "libcuda.so.", "libcuda.sor", "mylibcuda.so.1"]
+)
+def test_names_that_only_look_like_the_drivers(settings, libraries, tmp_path, name):
+    # GIVEN a file whose name resembles the driver's WHEN opened THEN it is that file, not the shim
+    (tmp_path / name).symlink_to(libraries.simulator)
+    code = DLOPEN.replace("libtransit.so", "/" + name).replace("0x101, 6", "0x101")
+    command = [sys.executable, "-c", code, str(tmp_path / name)]
     done = subprocess.run(command, env=settings(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

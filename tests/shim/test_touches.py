@@ -172,6 +172,31 @@ for i in range(60):
     )
 
 
+@pytest.mark.parametrize("allocate", ["malloc", "malloc_async"])
+@pytest.mark.parametrize("copies", ["whole", "part"])
+def test_table_built_on_the_device_and_copied(run, allocate, copies):
+    # GIVEN a table that a kernel made WHEN the driver copies it and another kernel reads through
+    # the copy alone THEN no byte is wrong
+    offset = 0 if copies == "whole" else 2
+    run(
+        f"allocate, offset = {allocate}, {offset} * MB"
+        + TABLES
+        + """
+big, second = allocate(16 * MB), allocate(4 * MB)
+for k in range(4): fill(big + 4 * MB * k, 10 + k, MB)
+next_step()
+launch("sim_build_table", table + offset, big, 4 * MB, 4)
+api.cuMemcpyDtoDAsync_v2(second, table + offset, 32, None)
+for i in range(80):
+    pass_markers()
+    for _ in range(10): launch("sim_gather_by_table", gathered, second, 4, MB // 4)
+"""
+        + GATHER_AND_CHECK,
+        TRANSIT_FORCE_MOVES=7,
+        TRANSIT_SIM_LATENCY_US=200,
+    )
+
+
 def test_hidden_writes_to_transient_blocks(run):
     # GIVEN a block younger than the first compute kernel WHEN a kernel writes there that no
     # parameter names, while others move THEN every write is there: transient blocks stay put

@@ -59,6 +59,13 @@ public:
     /// The device that a query from the current context is about: as for_allocation, but counting
     /// nothing.
     static Device* for_query() noexcept;
+    /// What the application is told that a device has, also before the first allocation sets one
+    /// up; 0 for a device that is not managed.
+    static std::uint64_t total_bytes_of(int ordinal) noexcept;
+
+    /// The managed context is about to be destroyed: its memory is given back, and no device is
+    /// managed from now on.
+    static void end() noexcept;
 
     /// cuMemAlloc. OUT_OF_MEMORY when the request exceeds what both budgets can hold.
     CUresult allocate(CUdeviceptr* out, std::size_t bytes) noexcept;
@@ -161,6 +168,7 @@ private:
     void start_stocking() noexcept;
     void start_forced_moves(std::uint64_t seed) noexcept;
     void wake_stocking() noexcept;
+    void give_back() noexcept;
 
     static std::atomic<Device*> active_;
 
@@ -180,6 +188,7 @@ private:
     std::uint64_t promised_bytes_ = 0;                     // pieces made but not mapped
     bool refused_this_episode_ = false;
     std::atomic<bool> frozen_{false};
+    std::atomic<bool> ended_{false};
     std::atomic<bool> after_optimizer_{true};
     std::atomic<std::uint32_t> boundary_{0};
     std::atomic<std::uint32_t> stock_target_{0};

@@ -42,6 +42,8 @@ public:
     bool make_ahead() noexcept;
     /// Destroys frames in stock beyond `limit` made in all.
     void set_limit(std::uint32_t limit) noexcept;
+    /// Destroys all frames, used or not; none is made after that.
+    void end() noexcept;
 
     CUmemGenericAllocationHandle handle(std::uint32_t frame) const noexcept {
         return handles_[frame];

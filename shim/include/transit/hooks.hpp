@@ -36,12 +36,17 @@ struct KernelInfo;
 /// everything, if the layout is unknown or the kernel is known to reach further.
 void scan_parameters(Submission& work, const KernelInfo& kernel, void** params,
                      void** extra) noexcept;
+/// For parameters that nobody can read: names everything, and counts the kernel as unknown.
+void unseen_parameters(Submission& work, const KernelInfo& kernel) noexcept;
 
 /// Remembers the addresses in host data that is about to be copied to `to` (16 MiB at most), or
 /// that `to` held some.
 void note_host_data(CUdeviceptr to, const void* from, std::size_t bytes) noexcept;
-/// The same for a copy within the device: a copied table is a table.
+/// The same for a copy within the device: a copied table is a table, and what is copied from an
+/// opaque block may hold addresses too.
 void note_device_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept;
+/// The same where only the driver knows which side is the host's.
+void note_unified(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexcept;
 /// `to` is overwritten with what is no address.
 void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept;
 

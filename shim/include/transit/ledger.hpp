@@ -91,6 +91,11 @@ public:
     void make_opaque(Block& block);
     const std::vector<Listed>& blocks_in(std::uint32_t extent) const { return by_extent_[extent]; }
 
+    /// True if a block in [address, address + bytes) may hold addresses computed on the device.
+    bool opaque_in(std::uint64_t address, std::uint64_t bytes) const;
+    /// The blocks in [address, address + bytes) may hold such addresses from now on.
+    void make_opaque(std::uint64_t address, std::uint64_t bytes);
+
     /// Records a table; one that it covers is forgotten.
     void add_table(std::uint64_t address, Table table);
     /// Forgets tables that lie in [address, address + bytes); answers how many.
@@ -108,6 +113,9 @@ public:
     bool contains(std::uint64_t address) const { return address - base_ < span_; }
 
 private:
+    using Blocks = std::map<std::uint64_t, std::unique_ptr<Block>>;
+
+    Blocks::const_iterator first_reaching(std::uint64_t address) const;
     void list_as_holder(const Block& block);
     void unlink(Block& block, std::vector<std::uint32_t>& died);
 
@@ -117,7 +125,7 @@ private:
     std::uint64_t live_bytes_ = 0;
     std::atomic<std::size_t> foreign_tables_{0};  // read without the lock
     std::map<std::uint64_t, Allocation> allocations_;
-    std::map<std::uint64_t, std::unique_ptr<Block>> blocks_;
+    Blocks blocks_;
     std::vector<std::vector<Listed>> by_extent_;  // sorted by start
     std::map<std::uint64_t, Table> tables_;
 };

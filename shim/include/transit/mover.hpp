@@ -33,6 +33,9 @@ public:
     /// Moves one idle extent the other way, if it may move at all (stress tests). True if it moved.
     bool swap_place(std::uint32_t extent) noexcept;
 
+    /// Waits for the move that is under way, takes every mapping away, and moves nothing more.
+    void end(const std::vector<std::uint32_t>& extents) noexcept;
+
     /// Grants or takes away a peer's access to every mapping there is; later ones get it from the
     /// access list.
     void change_access(int device, bool granted) noexcept;
@@ -87,6 +90,7 @@ private:
     std::mutex
         mutex_;  // outermost of ours: held through a move, never across an application's submit
     std::atomic<std::uint32_t> claims_{0};
+    bool ended_ = false;  // under mutex_
     CUstream out_ = nullptr;
     CUstream in_ = nullptr;
     std::vector<CUevent> events_;

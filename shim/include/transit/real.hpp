@@ -10,6 +10,8 @@ extern "C" {
 // clang-format off
 TRANSIT_REAL(cuCtxGetCurrent); TRANSIT_REAL(cuCtxSetCurrent); TRANSIT_REAL(cuCtxPushCurrent_v2); TRANSIT_REAL(cuCtxPopCurrent_v2); TRANSIT_REAL(cuStreamGetCtx); TRANSIT_REAL(cuEventDestroy_v2); TRANSIT_REAL(cuCtxGetDevice);
 TRANSIT_REAL(cuCtxSynchronize); TRANSIT_REAL(cuDevicePrimaryCtxRetain);
+TRANSIT_REAL_AS(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease); TRANSIT_REAL(cuDevicePrimaryCtxGetState);
+TRANSIT_REAL_AS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset); TRANSIT_REAL_AS(cuDevicePrimaryCtxReset_v2, cuDevicePrimaryCtxReset);
 TRANSIT_REAL(cuDeviceGetAttribute); TRANSIT_REAL(cuDeviceTotalMem_v2);
 TRANSIT_REAL(cuMemAlloc_v2); TRANSIT_REAL(cuMemFree_v2); TRANSIT_REAL(cuMemGetInfo_v2);
 TRANSIT_REAL(cuMemGetAddressRange_v2); TRANSIT_REAL(cuPointerGetAttribute); TRANSIT_REAL(cuPointerGetAttributes);
@@ -47,6 +49,10 @@ TRANSIT_REAL(cuMemcpy2DUnaligned_v2); TRANSIT_REAL_AS(cuMemcpy2DUnaligned_v2_ptd
 TRANSIT_REAL(cuMemcpy2DAsync_v2); TRANSIT_REAL_AS(cuMemcpy2DAsync_v2_ptsz, cuMemcpy2DAsync_v2);
 TRANSIT_REAL(cuMemcpy3D_v2); TRANSIT_REAL_AS(cuMemcpy3D_v2_ptds, cuMemcpy3D_v2);
 TRANSIT_REAL(cuMemcpy3DAsync_v2); TRANSIT_REAL_AS(cuMemcpy3DAsync_v2_ptsz, cuMemcpy3DAsync_v2);
+TRANSIT_REAL(cuMemcpy3DPeer); TRANSIT_REAL_AS(cuMemcpy3DPeer_ptds, cuMemcpy3DPeer);
+TRANSIT_REAL(cuMemcpy3DPeerAsync); TRANSIT_REAL_AS(cuMemcpy3DPeerAsync_ptsz, cuMemcpy3DPeerAsync);
+TRANSIT_REAL(cuMemcpyAtoD_v2); TRANSIT_REAL_AS(cuMemcpyAtoD_v2_ptds, cuMemcpyAtoD_v2);
+TRANSIT_REAL(cuMemcpyDtoA_v2); TRANSIT_REAL_AS(cuMemcpyDtoA_v2_ptds, cuMemcpyDtoA_v2);
 TRANSIT_REAL(cuMemsetD8_v2); TRANSIT_REAL_AS(cuMemsetD8_v2_ptds, cuMemsetD8_v2);
 TRANSIT_REAL(cuMemsetD16_v2); TRANSIT_REAL_AS(cuMemsetD16_v2_ptds, cuMemsetD16_v2);
 TRANSIT_REAL(cuMemsetD32_v2); TRANSIT_REAL_AS(cuMemsetD32_v2_ptds, cuMemsetD32_v2);
@@ -66,12 +72,18 @@ TRANSIT_REAL(cuStreamEndCapture); TRANSIT_REAL_AS(cuStreamEndCapture_ptsz, cuStr
 TRANSIT_REAL_AS(cuGraphAddKernelNode_v2, cuGraphAddKernelNode);
 TRANSIT_REAL(cuGraphAddMemcpyNode);
 TRANSIT_REAL(cuGraphAddMemsetNode);
-TRANSIT_REAL_AS(cuGraphAddNode_v2, cuGraphAddNode);
+TRANSIT_REAL_AS(cuGraphAddNode_v2, cuGraphAddNode); TRANSIT_REAL_AS(cuGraphAddNode_v3, cuGraphAddNode);
 TRANSIT_REAL_AS(cuGraphKernelNodeSetParams_v2, cuGraphKernelNodeSetParams);
 TRANSIT_REAL_AS(cuGraphExecKernelNodeSetParams_v2, cuGraphExecKernelNodeSetParams);
 TRANSIT_REAL(cuGraphExecMemcpyNodeSetParams);
 TRANSIT_REAL(cuGraphExecMemsetNodeSetParams);
 TRANSIT_REAL(cuGraphNodeSetParams);
+TRANSIT_REAL_AS(cuGraphNodeSetParams_v2, cuGraphNodeSetParams);
+TRANSIT_REAL(cuGraphMemcpyNodeSetParams);
+TRANSIT_REAL(cuGraphMemsetNodeSetParams);
+TRANSIT_REAL(cuGraphAddBatchMemOpNode);
+TRANSIT_REAL(cuGraphBatchMemOpNodeSetParams);
+TRANSIT_REAL(cuGraphExecBatchMemOpNodeSetParams);
 TRANSIT_REAL(cuGraphExecNodeSetParams);
 TRANSIT_REAL_AS(cuStreamWaitValue32, cuStreamWaitValue32);
 TRANSIT_REAL_AS(cuStreamWaitValue32_ptsz, cuStreamWaitValue32);
@@ -97,9 +109,22 @@ TRANSIT_REAL_AS(cuStreamBatchMemOp_v2_ptsz, cuStreamBatchMemOp);
 #undef TRANSIT_REAL
 #undef TRANSIT_REAL_AS
 
-// ABIs that cuda.h no longer declares, or declares under one name for several versions.
+// ABIs that cuda.h no longer declares, deprecates, or declares under one name for several versions.
+CUresult real_cuLaunch(CUfunction f);
+CUresult real_cuLaunchGrid(CUfunction f, int width, int height);
+CUresult real_cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream);
+CUresult real_cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsigned count,
+                                                   unsigned flags);
 CUresult real_cuStreamBeginCapture(CUstream stream);
 CUresult real_cuStreamBeginCapture_ptsz(CUstream stream);
+CUresult real_cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                   size_t count, const CUDA_KERNEL_NODE_PARAMS_v1* params);
+CUresult real_cuGraphKernelNodeSetParams(CUgraphNode node,
+                                         const CUDA_KERNEL_NODE_PARAMS_v1* params);
+CUresult real_cuGraphExecKernelNodeSetParams(CUgraphExec graph, CUgraphNode node,
+                                             const CUDA_KERNEL_NODE_PARAMS_v1* params);
+CUresult real_cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                             size_t count, CUgraphNodeParams* params);
 CUresult real_cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                  CUmemcpyAttributes* attrs, size_t* attrs_idxs, size_t num_attrs,
                                  size_t* fail_idx, CUstream stream);
@@ -112,6 +137,22 @@ CUresult real_cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t
 CUresult real_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
                                          size_t count, CUmemcpyAttributes* attrs,
                                          size_t* attrs_idxs, size_t num_attrs, CUstream stream);
+CUresult real_cuMemcpyWithAttributesAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                          CUmemcpyAttributes* attributes, CUstream stream);
+CUresult real_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP* copy, unsigned long long flags,
+                                            CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, size_t* failed,
+                                   unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                      unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                                               CUmemcpyAttributes* attributes, CUstream stream);
+CUresult real_cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP* copy,
+                                                 unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                        size_t* failed, unsigned long long flags, CUstream stream);
+CUresult real_cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                           unsigned long long flags, CUstream stream);
 CUresult real_cuGetProcAddress(const char* symbol, void** entry, int version, cuuint64_t flags);
 CUresult real_cuGetProcAddress_v2(const char* symbol, void** entry, int version, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult* status);

@@ -82,6 +82,45 @@ ncclResult_t close_comm(const char* name, ncclComm_t comm, bool abort) {
 
 using Kind = Work::Kind;
 
+// One side of an exchange: a piece for each rank, or for the root alone.
+struct Side {
+    const char* base;
+    std::size_t piece_bytes;
+    bool with_all;
+};
+
+// Gathers, scatters and exchanges are sends and receives, as in NCCL itself.
+ncclResult_t exchange(const char* name, ncclComm_t comm, Side from, Side to, size_t count,
+                      ncclDataType_t type, int root, cudaStream_t stream) {
+    if (comm == nullptr || root >= comm->ranks) {
+        return ncclInvalidArgument;
+    }
+    group_start();
+    for (int peer = 0; peer < comm->ranks; ++peer) {
+        const auto at = static_cast<std::size_t>(peer);
+        const bool sends = root < 0 || (from.with_all ? comm->rank == root : peer == root);
+        const bool receives = root < 0 || (to.with_all ? comm->rank == root : peer == root);
+        if (sends) {
+            queue(name, comm,
+                  {Kind::send, from.base + (from.with_all ? at * from.piece_bytes : 0), nullptr,
+                   count, type, ncclSum, peer},
+                  stream);
+        }
+        if (receives) {
+            queue(name, comm,
+                  {Kind::receive, nullptr,
+                   const_cast<char*>(to.base) + (to.with_all ? at * to.piece_bytes : 0), count,
+                   type, ncclSum, peer},
+                  stream);
+        }
+    }
+    return group_end();
+}
+
+Side side(const void* base, size_t count, ncclDataType_t type, bool with_all) {
+    return {static_cast<const char*>(base), count * bytes_of(type), with_all};
+}
+
 }  // namespace
 }  // namespace transit::sim::nccl
 
@@ -230,6 +269,23 @@ ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t type, int peer
     return queue("ncclRecv", comm, {Kind::receive, nullptr, receive, count, type, ncclSum, peer},
                  stream);
 }
+
+ncclResult_t ncclAlltoAll(const void* send, void* receive, size_t count, ncclDataType_t type,
+                          ncclComm_t comm, cudaStream_t stream) {
+    return exchange("ncclAlltoAll", comm, side(send, count, type, true),
+                    side(receive, count, type, true), count, type, -1, stream);
+}
+ncclResult_t ncclGather(const void* send, void* receive, size_t count, ncclDataType_t type,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+    return exchange("ncclGather", comm, side(send, count, type, false),
+                    side(receive, count, type, true), count, type, root, stream);
+}
+ncclResult_t ncclScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                         int root, ncclComm_t comm, cudaStream_t stream) {
+    return exchange("ncclScatter", comm, side(send, count, type, true),
+                    side(receive, count, type, false), count, type, root, stream);
+}
+ncclResult_t ncclGroupSimulateEnd(void*) { return group_drop(); }
 
 // Registration changes nothing here; the handle is the buffer.
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* buffer, size_t, void** handle) {

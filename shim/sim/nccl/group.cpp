@@ -71,6 +71,17 @@ ncclResult_t group_end() {
     return result;
 }
 
+ncclResult_t group_drop() {
+    Group& open = group();
+    if (open.depth == 0) {
+        return ncclInvalidUsage;
+    }
+    if (--open.depth == 0) {
+        open.batches.clear();
+    }
+    return ncclSuccess;
+}
+
 ncclResult_t submit(ncclComm* comm, const Work& work, cudaStream_t stream) {
     Group& open = group();
     if (open.depth == 0) {

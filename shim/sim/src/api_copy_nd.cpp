@@ -43,7 +43,9 @@ CUresult copy_2d(const char* name, const CUDA_MEMCPY2D* copy, CUstream stream, R
                              {copy->WidthInBytes, copy->Height, 1}, stream, returns));
 }
 
-CUresult copy_3d(const char* name, const CUDA_MEMCPY3D* copy, CUstream stream, Returns returns) {
+// CUDA_MEMCPY3D, or the form between two devices.
+template <class Copy>
+CUresult copy_3d(const char* name, const Copy* copy, CUstream stream, Returns returns) {
     Call call{name, Needs::context};
     if (!call) {
         return call.result();
@@ -98,6 +100,44 @@ CUresult copy_batch(const char* name, const CUdeviceptr* dsts, const CUdeviceptr
     return call.end(CUDA_SUCCESS);
 }
 
+Place3D place_of(const CUmemcpy3DOperand& operand, const CUextent3D& extent) {
+    const std::size_t pitch =
+        operand.op.ptr.rowLength != 0 ? operand.op.ptr.rowLength : extent.width;
+    const std::size_t rows =
+        operand.op.ptr.layerHeight != 0 ? operand.op.ptr.layerHeight : extent.height;
+    return {operand.op.ptr.ptr, pitch, pitch * rows};
+}
+
+CUresult copy_3d_batch(const char* name, std::size_t count, const CUDA_MEMCPY3D_BATCH_OP* copies,
+                       std::size_t* failed_at, CUstream stream) {
+    Call call{name, Needs::context};
+    call.note("count", count).at("stream", stream);
+    if (!call) {
+        return call.result();
+    }
+    if (copies == nullptr || count == 0 || stream == nullptr || stream == CU_STREAM_LEGACY) {
+        return call.end(CUDA_ERROR_INVALID_VALUE);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        const CUDA_MEMCPY3D_BATCH_OP& copy = copies[i];
+        const bool arrays = copy.src.type != CU_MEMCPY_OPERAND_TYPE_POINTER ||
+                            copy.dst.type != CU_MEMCPY_OPERAND_TYPE_POINTER;
+        const CUresult result =
+            arrays ? CUDA_ERROR_NOT_SUPPORTED
+                   : transfer(place_of(copy.dst, copy.extent), Side::either,
+                              place_of(copy.src, copy.extent), Side::either,
+                              {copy.extent.width, copy.extent.height, copy.extent.depth}, stream,
+                              Returns::at_once);
+        if (result != CUDA_SUCCESS) {
+            if (failed_at != nullptr) {
+                *failed_at = i;
+            }
+            return call.end(result);
+        }
+    }
+    return call.end(CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace transit::sim
 
@@ -138,6 +178,31 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, siz
                                        size_t count, CUmemcpyAttributes*, size_t*, size_t,
                                        CUstream stream) {
     return copy_batch("cuMemcpyBatchAsync_v2", dsts, srcs, sizes, count, nullptr, stream);
+}
+CUresult CUDAAPI cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* copy) {
+    return copy_3d("cuMemcpy3DPeer", copy, nullptr, Returns::when_done);
+}
+CUresult CUDAAPI cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* copy) {
+    return copy_3d("cuMemcpy3DPeer_ptds", copy, CU_STREAM_PER_THREAD, Returns::when_done);
+}
+CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
+    return copy_3d("cuMemcpy3DPeerAsync", copy, stream, Returns::at_once);
+}
+CUresult CUDAAPI cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                      size_t* failed_at, unsigned long long, CUstream stream) {
+    return copy_3d_batch("cuMemcpy3DBatchAsync", count, copies, failed_at, stream);
+}
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                         unsigned long long, CUstream stream) {
+    return copy_3d_batch("cuMemcpy3DBatchAsync_v2", count, copies, nullptr, stream);
+}
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP* copy, unsigned long long,
+                                               CUstream stream) {
+    return copy_3d_batch("cuMemcpy3DWithAttributesAsync", 1, copy, nullptr, stream);
+}
+CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                                             CUmemcpyAttributes*, CUstream stream) {
+    return copy_batch("cuMemcpyWithAttributesAsync", &dst, &src, &bytes, 1, nullptr, stream);
 }
 
 }  // extern "C"

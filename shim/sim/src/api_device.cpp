@@ -262,10 +262,17 @@ CUresult CUDAAPI cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
     if (!call) {
         return call.result();
     }
-    if (Devices::instance().at(ordinal) == nullptr) {
+    Device* const device = Devices::instance().at(ordinal);
+    if (device == nullptr) {
         return call.end(CUDA_ERROR_INVALID_DEVICE);
     }
     clear_sticky_error();
+    if (device->primary != nullptr) {
+        wait_all(device->primary->outstanding());
+        Devices::instance().destroy_context(device->primary->handle());
+        device->primary.reset();
+        device->primary_users = 0;
+    }
     return call.end(CUDA_SUCCESS);
 }
 

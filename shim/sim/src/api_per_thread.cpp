@@ -81,6 +81,26 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* dsts, CUdeviceptr* srcs
                                             size_t c, CUstream stream) {
     return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, a, b, c, own(stream));
 }
+CUresult CUDAAPI cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
+    return cuMemcpy3DPeerAsync(copy, own(stream));
+}
+CUresult CUDAAPI cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                           size_t* failed_at, unsigned long long flags,
+                                           CUstream stream) {
+    return cuMemcpy3DBatchAsync(count, copies, failed_at, flags, own(stream));
+}
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies,
+                                              unsigned long long flags, CUstream stream) {
+    return cuMemcpy3DBatchAsync_v2(count, copies, flags, own(stream));
+}
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP* copy,
+                                                    unsigned long long flags, CUstream stream) {
+    return cuMemcpy3DWithAttributesAsync(copy, flags, own(stream));
+}
+CUresult CUDAAPI cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+                                                  CUmemcpyAttributes* a, CUstream stream) {
+    return cuMemcpyWithAttributesAsync(dst, src, bytes, a, own(stream));
+}
 CUresult CUDAAPI cuEventRecord_ptsz(CUevent event, CUstream stream) {
     return cuEventRecord(event, own(stream));
 }
