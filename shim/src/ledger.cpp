@@ -64,6 +64,7 @@ void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born,
                     {block.start, block.end(), owned.get(), owned->has_tables || owned->opaque});
     }
     live_bytes_ += block.bytes;
+    ++generation_;
     blocks_.emplace(block.start, std::move(owned));
 }
 
@@ -75,6 +76,7 @@ void Ledger::unlink(Block& block, std::vector<std::uint32_t>& died) {
         if (here.empty()) died.push_back(e);
     }
     live_bytes_ -= block.bytes;
+    ++generation_;
     if (block.has_tables) drop_tables(block.start, block.bytes);
 }
 
@@ -126,6 +128,7 @@ const Ledger::Listed* Ledger::look_up(std::uint64_t address) const {
 }
 
 void Ledger::list_as_holder(const Block& block) {
+    ++generation_;
     for (std::uint32_t e = block.extents.first; e <= block.extents.last; ++e)
         for (Listed& listed : by_extent_[e])
             if (listed.block == &block) listed.holds_addresses = true;

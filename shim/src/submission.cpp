@@ -1,6 +1,7 @@
 #include "transit/submission.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 
 #include "transit/capture.hpp"
@@ -27,6 +28,20 @@ std::vector<ExtentRange>& ranges_of_depth(unsigned depth) noexcept {
     std::vector<ExtentRange>& chosen = buffers[depth];
     chosen.clear();
     return chosen;
+}
+
+// What a thread looked up lately. Optimizers name the same hundred blocks launch after launch,
+// while nothing comes or goes: a look-up costs 30 ns, this 5.
+struct Known {
+    std::uint64_t address;
+    std::uint64_t generation;  // of the ledger when it was looked up; it starts with 1
+    ExtentRange extents;
+};
+
+Known& known_at(std::uint64_t address) noexcept {
+    constexpr unsigned kBits = 9;
+    static thread_local std::array<Known, std::size_t{1} << kBits> known;
+    return known[address * 0x9E3779B97F4A7C15 >> (64 - kBits)];
 }
 
 }  // namespace
@@ -66,12 +81,28 @@ void Submission::hit(std::uint64_t value) noexcept {
         device_.ledger.reach_of_tables(value, 1, ranges_);
         return;
     }
+    const bool plain = !makes_opaque_ && !copies_ && !recording();
+    Known& known = known_at(value);
+    if (plain && known.address == value && known.generation == device_.ledger.generation()) {
+        add(known.extents);
+        return;
+    }
     const Ledger::Listed* listed = device_.ledger.look_up(value);
     if (listed == nullptr) return;
-    add(device_.ledger.extents_of(listed->start, listed->end - listed->start));
-    if (recording()) record_operand(listed->start, value - listed->start);
-    if (!makes_opaque_ && !copies_ && !listed->holds_addresses) return;
-    spread(*listed->block);
+    const ExtentRange extents =
+        device_.ledger.extents_of(listed->start, listed->end - listed->start);
+    add(extents);
+    if (recording()) {
+        record_operand(listed->start, value - listed->start);
+    } else {
+        last_start_ = listed->start;
+        last_bytes_ = listed->end - listed->start;
+    }
+    if (plain && !listed->holds_addresses) {
+        known = {value, device_.ledger.generation(), extents};
+        return;
+    }
+    if (makes_opaque_ || copies_ || listed->holds_addresses) spread(*listed->block);
     if (listed->block->has_tables &&
         device_.ledger.reach_of_tables(listed->start, listed->end - listed->start, ranges_) > 0)
         counter(Counter::kTableTouches).fetch_add(1, std::memory_order_relaxed);

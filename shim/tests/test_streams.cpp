@@ -68,6 +68,24 @@ TEST_SUITE("streams") {
         CHECK(streams->passed(bit(slot), open));
     }
 
+    SCENARIO("of many markers, those that have passed are found, and no other") {
+        for (const std::uint64_t finished : {0, 1, 2, 7, 63, 64, 99, 100}) {
+            const auto streams = std::make_unique<Streams>(nullptr);
+            fake::Queue queue;
+            std::vector<std::uint64_t> numbers;
+            for (int i = 0; i < 100; ++i) {
+                numbers.push_back(submit(*streams, queue));
+                streams->flush(~std::uint64_t{0});
+            }
+            const unsigned slot = streams->slot_of(queue.handle(), false);
+            queue.finished = finished;
+            streams->poll();
+            CAPTURE(finished);
+            for (std::size_t i = 0; i < numbers.size(); ++i)
+                CHECK(streams->passed(bit(slot), numbers[i]) == (i < finished));
+        }
+    }
+
     SCENARIO("a destroyed stream's slot serves again once its last marker has passed") {
         const auto streams = std::make_unique<Streams>(nullptr);
         std::array<fake::Queue, Streams::kSlots> queues;

@@ -106,6 +106,8 @@ public:
                                 std::vector<ExtentRange>& out) const;
     bool has_foreign_tables() const { return foreign_tables_.load(std::memory_order_relaxed) != 0; }
 
+    /// Changes whenever an address may come to mean something else.
+    std::uint64_t generation() const { return generation_; }
     bool live(std::uint32_t extent) const { return !by_extent_[extent].empty(); }
     std::uint64_t live_bytes() const { return live_bytes_; }
     std::size_t block_count() const { return blocks_.size(); }
@@ -123,6 +125,7 @@ private:
     std::uint64_t span_;
     unsigned extent_shift_;
     std::uint64_t live_bytes_ = 0;
+    std::uint64_t generation_ = 1;
     std::atomic<std::size_t> foreign_tables_{0};  // read without the lock
     std::map<std::uint64_t, Allocation> allocations_;
     Blocks blocks_;

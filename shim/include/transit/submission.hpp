@@ -28,6 +28,7 @@ public:
     /// A word of a parameter: if it lies in a block, the whole block is touched, and what tables in
     /// it list.
     void word(std::uint64_t value) noexcept {
+        if (value - last_start_ < last_bytes_) return;
         if (device_.owns(value) || (value != 0 && device_.ledger.has_foreign_tables())) hit(value);
     }
     /// A range that a copy or fill names exactly.
@@ -86,6 +87,8 @@ private:
     unsigned slot_ = 0;
     std::uint64_t sequence_ = 0;
     std::uint32_t blocked_on_ = 0;
+    std::uint64_t last_start_ = 0;  // the last block named: a tensor map's words repeat theirs
+    std::uint64_t last_bytes_ = 0;
     bool makes_opaque_ = false;
     bool copies_ = false;
     bool source_holds_addresses_ = false;
