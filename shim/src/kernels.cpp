@@ -14,22 +14,17 @@ namespace transit {
 namespace {
 
 // Substrings of mangled names. PyTorch's fused optimizers are FusedOptimizerTensorListMetadata
-// kernels; its foreach ones are built from addcdiv, addcmul and lerp functors; the last names are
-// DeepSpeed's and Apex's.
-constexpr std::array<std::string_view, 14> kOptimizers = {"FusedOptimizer",
-                                                          "FusedAdam",
-                                                          "FusedSgd",
-                                                          "FusedAdagrad",
-                                                          "addcdiv",
-                                                          "AddcDiv",
-                                                          "lerp",
-                                                          "Lerp",
-                                                          "PointwiseOp",
-                                                          "fused_adam",
-                                                          "multi_tensor_adam",
-                                                          "multi_tensor_lamb",
-                                                          "MultiTensorSGD",
-                                                          "sim_fused_adamw"};
+// kernels, its for-loop Adam divides by addcdiv; the last names are DeepSpeed's and Apex's.
+constexpr std::array<std::string_view, 11> kOptimizers = {
+    "FusedOptimizer",    "FusedAdam",      "FusedSgd",       "FusedAdagrad",
+    "addcdiv",           "AddcDiv",        "fused_adam",     "multi_tensor_adam",
+    "multi_tensor_lamb", "MultiTensorSGD", "sim_fused_adamw"};
+// Of foreach kernels, those that optimizers are built from. On single tensors the same names are
+// layers' work: a lerp, or an addcmul or the backward of a loss in PointwiseOpsKernel.cu.
+constexpr std::string_view kForeach = "multi_tensor_apply";
+constexpr std::array<std::string_view, 3> kForeachOptimizers = {"lerp", "Lerp", "PointwiseOp"};
+// Matrix products, whatever their epilogue is called.
+constexpr std::array<std::string_view, 3> kProducts = {"cutlass", "gemm", "Gemm"};
 constexpr std::array<std::string_view, 16> kStreamers = {"elementwise",
                                                          "multi_tensor_apply",
                                                          "CatArrayBatchedCopy",
@@ -122,8 +117,12 @@ const KernelInfo* look_up(CUfunction function) noexcept {
 }  // namespace
 
 KernelClass classify(std::string_view name) noexcept {
-    if (names_any(name, kOptimizers)) return KernelClass::kOptimizer;
-    return names_any(name, kStreamers) ? KernelClass::kStreaming : KernelClass::kCompute;
+    const bool foreach = name.find(kForeach) != std::string_view::npos;
+    if (names_any(name, kOptimizers) || (foreach && names_any(name, kForeachOptimizers)))
+        return KernelClass::kOptimizer;
+    const bool product = !foreach && names_any(name, kProducts);
+    return !product && names_any(name, kStreamers) ? KernelClass::kStreaming
+                                                   : KernelClass::kCompute;
 }
 
 bool builds_tables(std::string_view name) noexcept { return names_any(name, kTableBuilders); }

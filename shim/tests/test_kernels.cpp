@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -68,6 +69,31 @@ TEST_SUITE("kernels") {
             CHECK(classify(name) == KernelClass::kCompute);
         }
         CHECK(classify("") == KernelClass::kCompute);
+    }
+
+    SCENARIO("what optimizers and layers share ends a step in foreach form only") {
+        const auto named = [](std::string_view around, std::string_view functor) {
+            return classify(std::string(around) + std::string(functor));
+        };
+        constexpr std::string_view kForeach =
+            "_ZN2at6native57_GLOBAL__N__e658eeb9_24_ForeachPointwiseOp_cu_86b9896c25multi_tensor_"
+            "apply_kernelINS1_18TensorListMetadataILi4EEENS1_";
+        constexpr std::string_view kSingle =
+            "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_55_GLOBAL__N__0f1a8107_21_"
+            "PointwiseOpsKernel_cu_49f7391c";
+        CHECK(named(kForeach, "25PointwiseOpScalarFunctor") == KernelClass::kOptimizer);
+        CHECK(named(kForeach, "21TernaryOpScalarFunctorIfNS0_4LerpIfE") == KernelClass::kOptimizer);
+        CHECK(named(kSingle, "19addcdiv_cuda_kernel") == KernelClass::kOptimizer);
+        CHECK(named(kSingle, "19addcmul_cuda_kernel") == KernelClass::kStreaming);
+        CHECK(named(kSingle, "24mse_backward_cuda_kernel") == KernelClass::kStreaming);
+        CHECK(
+            classify("_ZN2at6native29vectorized_elementwise_kernelILi4EZZZN49_GLOBAL__N__a_7_Lerp_"
+                     "cu_b18lerp_scalar_kernelEviT0_T1_") == KernelClass::kStreaming);
+    }
+
+    SCENARIO("a product with an elementwise epilogue computes") {
+        CHECK(classify("_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalINS_8epilogue6"
+                       "thread18elementwise_kernelEEEEEvNT_6ParamsE") == KernelClass::kCompute);
     }
 
     SCENARIO("what recorded kernels reach is seen, but for those that read pointer tables") {
