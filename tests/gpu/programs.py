@@ -40,11 +40,11 @@ NAMES = [
     "copies-2d", "fork", "threads", "streams", "data-loader", "batched", "out-of-memory",
     "expandable-env", "malloc-async", "checkpoint", "triton", "profiler", "ipc", "memory-info",
     "expandable-late", "empty-cache", "memory-fraction", "one-connection", "compile",
-    "compile-reduce-overhead", "adamw-one-group",
+    "compile-reduce-overhead", "adamw-one-group", "two-ranks", "eight-processes", "killed",
 ]
 # fmt: on
 # These measure the device, or share what was compiled, so two at once would disturb each other.
-ALONE = {"memory-info", "compile", "compile-reduce-overhead", "triton"}
+ALONE = {"eight-processes", "killed", "memory-info", "compile", "compile-reduce-overhead", "triton"}
 EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b")
 NOISE = ("Warning", "warn", "transit: ", "frame #", "[W", "child: ")
 
@@ -231,13 +231,15 @@ def child(name: str) -> int:
     import kernels
     import kit
     import memory
+    import processes
     import training
 
     started = time.monotonic()
     kit.make_deterministic()
     digest = kit.Digest()
     try:
-        {**training.PROGRAMS, **memory.PROGRAMS, **kernels.PROGRAMS}[name](digest)
+        all_programs = training.PROGRAMS | memory.PROGRAMS | kernels.PROGRAMS | processes.PROGRAMS
+        all_programs[name](digest)
         kit.synchronize()
     except kit.Unavailable as reason:
         print(f"SKIP {reason}")
