@@ -66,7 +66,7 @@ bool Mover::passed(const Access& access, std::uint64_t word) const noexcept {
 
 bool Mover::idle(const Extent& extent, std::uint64_t word) const noexcept {
     const std::uint64_t everything = device_.everything.word.load(std::memory_order_seq_cst);
-    return !has_tickets(word) && !has_tickets(everything) && passed(extent, word) &&
+    return !held(word) && !held(everything) && passed(extent, word) &&
            passed(device_.everything, everything);
 }
 

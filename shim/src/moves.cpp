@@ -65,8 +65,7 @@ bool Mover::drop(std::uint32_t e) noexcept {
     Extent& extent = device_.extents[e];
     std::uint64_t word = extent.word.load(std::memory_order_seq_cst);
     const Place place = place_of(word);
-    if (place == Place::kNone || claimed(word) || has_tickets(word) || !passed(extent, word))
-        return false;
+    if (place == Place::kNone || claimed(word) || held(word) || !passed(extent, word)) return false;
     claims_.fetch_add(1, std::memory_order_seq_cst);
     bool dropped =
         extent.word.compare_exchange_strong(word, word | kClaimed, std::memory_order_seq_cst);
@@ -148,7 +147,7 @@ bool Mover::finish(const Flight& flight, Place to) noexcept {
     if (!moved) real_cuStreamSynchronize(to == Place::kDram ? out_ : in_);
     claims_.fetch_add(1, std::memory_order_seq_cst);
     std::uint64_t expected = flight.word;
-    // The same word means the same version: no ticket was taken since the copy began.
+    // The same word means that no operation was announced, and nothing held, since the copy began.
     moved = moved && extent.word.compare_exchange_strong(expected, flight.word | kClaimed,
                                                          std::memory_order_seq_cst);
     if (moved) {

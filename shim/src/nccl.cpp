@@ -1,6 +1,6 @@
 // Collectives, by name: their kernels read buffers whose addresses no launch parameter shows.
 //
-// A collective inside a group is only submitted when the outermost group ends, so its tickets stay
+// A collective inside a group is only submitted when the outermost group ends, so it stays
 // open until then.
 #include <dlfcn.h>
 

@@ -60,11 +60,11 @@ void Submission::scan_lock() noexcept {
 }
 
 void Submission::add(ExtentRange range) noexcept {
-    // The tickets are locked operations, which wait for their cache line one by one.
+    // Announcements are locked operations, which wait for their cache line one by one.
     for (std::uint32_t e = range.first; e <= range.last; ++e)
         __builtin_prefetch(&device_.extents[e], 1);
     // Kernels name the same block several times in a row, and optimizers neighbours; anything else
-    // that repeats only costs a second ticket.
+    // that repeats is only announced twice.
     if (!ranges_.empty()) {
         ExtentRange& last = ranges_.back();
         if (range.first <= last.last + 1 && last.first <= range.last + 1) {
@@ -132,57 +132,60 @@ void Submission::range(CUdeviceptr address, std::size_t bytes) noexcept {
     add(device_.ledger.extents_of(address, bytes));
 }
 
-// What take_tickets would answer, found without a trace: a ticket counts as an access, and an
+// What `enter` would answer, found without a trace: an announcement counts as an access, and an
 // extent that is to be moved first would have to wait for the stream to come to this launch.
 Submission::Taken Submission::look() noexcept {
     if (everything_ && device_.mover.claims_open()) return Taken::kClaimed;
     in_dram_ = false;
-    for (const ExtentRange range : ranges_) {
-        for (std::uint32_t e = range.first; e <= range.last; ++e) {
-            const std::uint64_t word = device_.extents[e].word.load(std::memory_order_acquire);
-            in_dram_ = in_dram_ || place_of(word) == Place::kDram;
-            if (!claimed(word) && place_of(word) != Place::kNone) continue;
-            blocked_on_ = e;
-            return claimed(word) ? Taken::kClaimed : Taken::kUnmapped;
-        }
-    }
+    for (const ExtentRange range : ranges_)
+        for (std::uint32_t e = range.first; e <= range.last; ++e)
+            if (!usable(e, device_.extents[e].word.load(std::memory_order_acquire)))
+                return blocked_by_;
     return Taken::kAll;
 }
 
-Submission::Taken Submission::take_tickets() noexcept {
-    const std::uint64_t mask = captured_ ? 0 : std::uint64_t{1} << slot_;
+bool Submission::usable(std::uint32_t extent, std::uint64_t word) noexcept {
+    in_dram_ = in_dram_ || place_of(word) == Place::kDram;
+    if (!claimed(word) && place_of(word) != Place::kNone) return true;
+    blocked_on_ = extent;
+    blocked_by_ = claimed(word) ? Taken::kClaimed : Taken::kUnmapped;
+    return false;
+}
+
+// Announces the operation, or takes the holds. What stays behind where it fails is an announcement
+// of an operation that was abandoned: it passes with its stream.
+Submission::Taken Submission::enter() noexcept {
+    const std::uint64_t mask = std::uint64_t{1} << slot_;
+    const auto take = [&](Access& access) {
+        return captured_ ? access.hold() : access.announce(sequence_, mask);
+    };
     if (everything_) {
-        device_.everything.open(sequence_, mask);
+        take(device_.everything);
         if (device_.mover.claims_open()) {
-            device_.everything.close();
+            if (captured_) device_.everything.release();
             return Taken::kClaimed;
         }
     }
     in_dram_ = false;
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
         for (std::uint32_t e = ranges_[i].first; e <= ranges_[i].last; ++e) {
-            const std::uint64_t word = device_.extents[e].open(sequence_, mask);
-            in_dram_ = in_dram_ || place_of(word) == Place::kDram;
-            if (!claimed(word) && place_of(word) != Place::kNone) continue;
-            blocked_on_ = e;
-            device_.extents[e].close();
-            drop_tickets(i, e);
-            return claimed(word) ? Taken::kClaimed : Taken::kUnmapped;
+            if (usable(e, take(device_.extents[e]))) continue;
+            if (captured_) release_holds(i, e + 1);
+            return blocked_by_;
         }
     }
     return Taken::kAll;
 }
 
-// Gives back the tickets of the first `whole_ranges` ranges, and of the next one up to extent
-// `partial`.
-void Submission::drop_tickets(std::size_t whole_ranges, std::uint32_t partial) noexcept {
+// The holds of the first `whole_ranges` ranges, and of the next one up to extent `end`.
+void Submission::release_holds(std::size_t whole_ranges, std::uint32_t end) noexcept {
     for (std::size_t i = 0; i < whole_ranges; ++i)
         for (std::uint32_t e = ranges_[i].first; e <= ranges_[i].last; ++e)
-            device_.extents[e].close();
+            device_.extents[e].release();
     if (whole_ranges < ranges_.size())
-        for (std::uint32_t e = ranges_[whole_ranges].first; e < partial; ++e)
-            device_.extents[e].close();
-    if (everything_) device_.everything.close();
+        for (std::uint32_t e = ranges_[whole_ranges].first; e < end; ++e)
+            device_.extents[e].release();
+    if (everything_) device_.everything.release();
 }
 
 void Submission::leave_out(std::uint32_t extent) noexcept {
@@ -235,10 +238,12 @@ CUresult Submission::open(Operands operands) noexcept {
                 slot_ = device_.streams.slot_of(stream_, per_thread_);
                 sequence_ = device_.streams.begin(slot_);
             }
-            taken = take_tickets();
+            taken = enter();
             if (taken == Taken::kAll && (!in_dram_ || brought_in)) break;
-            if (taken == Taken::kAll) drop_tickets(ranges_.size(), 0);
-            if (!captured_) device_.streams.abandon(slot_);
+            if (!captured_)
+                device_.streams.abandon(slot_);
+            else if (taken == Taken::kAll)
+                release_holds(ranges_.size(), 0);
         }
         brought_in = brought_in || taken == Taken::kAll;
         if (const CUresult refused = wait_for(taken, attempt)) return refused;
@@ -258,7 +263,6 @@ CUresult Submission::close() noexcept {
     }
     const CUresult verdict =
         verifying() ? device_.mover.hide(ranges_, everything_, name_) : CUDA_SUCCESS;
-    drop_tickets(ranges_.size(), 0);
     if (recording()) record_operation(name_, copied_bytes_, stream_, slot_);
     device_.streams.end(slot_, !captures_open());
     return verdict;
@@ -271,10 +275,9 @@ void Submission::pin(std::uint32_t reason, const char* name) noexcept {
         for (std::uint32_t e = range.first; e <= range.last; ++e) {
             if ((device_.extents[e].pins.fetch_or(reason, std::memory_order_seq_cst) & reason) == 0)
                 ++fresh;
-            device_.extents[e].close();
         }
     }
-    if (everything_) device_.everything.close();
+    release_holds(ranges_.size(), 0);
     if (fresh == 0) return;
     counter(Counter::kPinnedExtents).fetch_add(fresh, std::memory_order_relaxed);
     count_named("pinned", name, fresh);

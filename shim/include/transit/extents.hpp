@@ -3,10 +3,13 @@
 //
 //   bits 0-1   Place: where its frame is
 //   bit  2     claimed: the mover is remapping it; a launch waits, holding nothing
-//   bits 4-23  open tickets: launches between their scan and the driver's return
+//   bits 4-23  holds: calls under way that reach it and have no number, since no stream runs them
 //   bits 24-63 newest: no operation that may access it has a greater number. It grows with every
-//              ticket, so the mover also sees by it if a ticket came while it copied. 2^40
-//              operations are 127 days at 100,000 a second.
+//              one, so the mover also sees by it if one came while it copied. 2^40 operations are
+//              127 days at 100,000 a second.
+//
+// An operation needs no hold: it writes its number here before it submits, and its stream has not
+// passed that number before the driver has it (Streams).
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -18,13 +21,13 @@ namespace transit {
 inline constexpr std::uint64_t kPlaceMask = 3;
 inline constexpr std::uint64_t kClaimed = 4;
 inline constexpr unsigned kNewestShift = 24;
-inline constexpr std::uint64_t kTicket = std::uint64_t{1} << 4;
+inline constexpr std::uint64_t kHold = std::uint64_t{1} << 4;
 inline constexpr std::uint64_t kStateMask = (std::uint64_t{1} << kNewestShift) - 1;
-inline constexpr std::uint64_t kOpenMask = kStateMask & ~(kTicket - 1);
+inline constexpr std::uint64_t kHoldMask = kStateMask & ~(kHold - 1);
 
 constexpr Place place_of(std::uint64_t word) { return static_cast<Place>(word & kPlaceMask); }
 constexpr bool claimed(std::uint64_t word) { return (word & kClaimed) != 0; }
-constexpr bool has_tickets(std::uint64_t word) { return (word & kOpenMask) != 0; }
+constexpr bool held(std::uint64_t word) { return (word & kHoldMask) != 0; }
 constexpr std::uint64_t newest_of(std::uint64_t word) { return word >> kNewestShift; }
 
 /// Why an extent may not move; bits of Extent::pins.
@@ -35,20 +38,18 @@ struct Access {
     std::atomic<std::uint64_t> word{0};
     std::atomic<std::uint64_t> streams{0};  // slots whose operations may
 
-    /// Takes a ticket for the operation of that number on the streams in `mask`, and answers the
-    /// word before it. Two locked operations an extent, with `close`: 13 ns.
-    std::uint64_t open(std::uint64_t number, std::uint64_t mask) noexcept {
+    /// The operation of that number, on the streams in `mask`, is about to be submitted. Answers
+    /// the word before. One locked operation an extent: 7 ns.
+    std::uint64_t announce(std::uint64_t number, std::uint64_t mask) noexcept {
         note_streams(mask);
-        std::uint64_t seen = word.load(std::memory_order_relaxed);
-        while (!word.compare_exchange_weak(
-            seen, with_newest(seen, std::max(number, newest_of(seen) + 1)) + kTicket,
-            std::memory_order_seq_cst)) {
-        }
-        return seen;
+        return raise(number, 0);
     }
-    void close() noexcept { word.fetch_sub(kTicket, std::memory_order_release); }
 
-    /// An access that no ticket showed, up to that number.
+    /// Until `release`: for what goes into a graph, or outlives its call. Answers the word before.
+    std::uint64_t hold() noexcept { return raise(0, kHold); }
+    void release() noexcept { word.fetch_sub(kHold, std::memory_order_release); }
+
+    /// An access that nobody announced, up to that number.
     void note(std::uint64_t number, std::uint64_t mask) noexcept {
         note_streams(mask);
         std::uint64_t seen = word.load(std::memory_order_relaxed);
@@ -59,6 +60,14 @@ struct Access {
     }
 
 private:
+    std::uint64_t raise(std::uint64_t number, std::uint64_t holds) noexcept {
+        std::uint64_t seen = word.load(std::memory_order_relaxed);
+        while (!word.compare_exchange_weak(
+            seen, with_newest(seen, std::max(number, newest_of(seen) + 1)) + holds,
+            std::memory_order_seq_cst)) {
+        }
+        return seen;
+    }
     static constexpr std::uint64_t with_newest(std::uint64_t word, std::uint64_t number) {
         return (word & kStateMask) | number << kNewestShift;
     }
