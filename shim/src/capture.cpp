@@ -31,8 +31,9 @@ Marking::~Marking() { g_marking.fetch_sub(1, std::memory_order_release); }
 void capture_ended() noexcept { g_open.fetch_sub(1, std::memory_order_acq_rel); }
 bool captures_open() noexcept { return g_open.load(std::memory_order_acquire) > 0; }
 
-bool capturing(CUstream stream) noexcept {
+bool capturing(CUstream stream, bool per_thread) noexcept {
     if (!captures_open()) return false;
+    if (stream == nullptr && per_thread) stream = CU_STREAM_PER_THREAD;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     return real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;

@@ -2,6 +2,7 @@
 #include "transit/device.hpp"
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -232,13 +233,18 @@ CUresult Device::take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone,
 // Needs the ledger's lock. The addresses can be given out again at once: who may use them when is
 // the caller's matter.
 void Device::give(CUdeviceptr address, const Allocation& allocation) noexcept {
+    bury(address, allocation);
+    zones_[allocation.zone].space.give(address, allocation.span_bytes);
+}
+
+// The same, but the addresses are not given out again.
+void Device::bury(CUdeviceptr address, const Allocation& allocation) noexcept {
     std::vector<std::uint32_t> left;
     const std::uint64_t before = ledger.live_bytes();
     ledger.remove_blocks(address, allocation.span_bytes, left);
     if (recording()) record_free(address);
     died(left);
     uncommit(address, allocation.span_bytes);
-    zones_[allocation.zone].space.give(address, allocation.span_bytes);
     counter(Counter::kManagedBytes).fetch_sub(allocation.span_bytes, std::memory_order_relaxed);
     counter(Counter::kLiveBytes).fetch_sub(before - ledger.live_bytes(), std::memory_order_relaxed);
 }
@@ -253,8 +259,9 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
             return true;  // double free, or inside a block
     }
     // The driver's own free waits for the GPU; programs rely on it, and so does reusing the address
-    // on any stream.
-    *result = synchronize();
+    // on any stream. While a graph is captured nobody may wait so: the address is kept back.
+    const bool unwaited = captures_open();
+    *result = unwaited ? CUDA_SUCCESS : synchronize();
     if (*result != CUDA_SUCCESS) return true;
     const std::lock_guard lock(ledger_mutex);
     const auto removed = ledger.remove_allocation(address);
@@ -263,24 +270,56 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
         return true;
     }
     if (zones_[removed->zone].stream != 0) pool_use_.used_bytes -= removed->span_bytes;
+    if (unwaited) {
+        bury(address, *removed);
+        kept_back_.push_back({address, *removed});
+        return true;
+    }
     give(address, *removed);
+    for (const auto& [kept, allocation] : kept_back_)
+        zones_[allocation.zone].space.give(kept, allocation.span_bytes);
+    kept_back_.clear();
     return true;
 }
 
-// Needs the ledger's lock. `range` is the new block's, `reached` those of its extents that were
-// dead before. An extent that is being remapped this moment is queued too, live or not: then every
-// launch waits for the move to end, also one that reaches the block in ways no scan shows.
-void Device::born(ExtentRange range, const std::vector<std::uint32_t>& reached) noexcept {
-    std::uint32_t queued = 0;
-    const auto queue = [&](std::uint32_t e) {
-        pending.push_back(e);
-        ++queued;
+// Work of streams that no marker can be recorded on passes by synchronisation. That may take as
+// long as the application likes (a kernel can wait for the host), so a thread of its own waits.
+void Device::request_synchronisation() noexcept {
+    if (captures_open() || synchronising_.exchange(true, std::memory_order_acq_rel)) return;
+    const auto wait = [](void* self) -> void* {
+        auto& device = *static_cast<Device*>(self);
+        real_cuCtxSetCurrent(device.context_);
+        const OutsideCapture outside;
+        if (const Marking marking; marking.allowed()) device.synchronize();
+        device.synchronising_.store(false, std::memory_order_release);
+        return nullptr;
     };
-    for (std::uint32_t e : reached)
-        if (place_of(extents[e].word.load(std::memory_order_seq_cst)) != Place::kHbm) queue(e);
+    pthread_t thread{};
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    if (pthread_create(&thread, nullptr, wait, this) == 0)
+        pthread_detach(thread);
+    else
+        synchronising_.store(false, std::memory_order_release);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Needs the ledger's lock. `range` is the new block's, `reached` those of its extents that were
+// dead before: they need a frame, or may have a better one. While an extent is being remapped it
+// only counts: then every launch waits for the move to end, also one that reaches the block in ways
+// no scan shows. Its other blocks' bytes are wanted, so it must not be queued.
+void Device::born(ExtentRange range, const std::vector<std::uint32_t>& reached) noexcept {
+    std::uint32_t counted = 0;
+    for (std::uint32_t e : reached) {
+        if (place_of(extents[e].word.load(std::memory_order_seq_cst)) == Place::kHbm) continue;
+        pending.push_back(e);
+        ++counted;
+    }
     for (std::uint32_t e = range.first; e <= range.last; ++e)
-        if (claimed(extents[e].word.load(std::memory_order_seq_cst))) queue(e);
-    if (queued != 0) pending_count.fetch_add(queued, std::memory_order_seq_cst);
+        counted += claimed(extents[e].word.load(std::memory_order_seq_cst)) ? 1 : 0;
+    if (counted != 0) pending_count.fetch_add(counted, std::memory_order_seq_cst);
 }
 
 // Work submitted before the free may still be running, and may reach the memory in ways no scan

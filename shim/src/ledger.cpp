@@ -3,9 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
+#include <utility>
 
 namespace transit {
 namespace {
+
+void keep_each_once(std::vector<ExtentRange>& ranges) {
+    const auto bounds = [](const ExtentRange& range) { return std::pair(range.first, range.last); };
+    std::ranges::sort(ranges, {}, bounds);
+    const auto rest = std::ranges::unique(ranges, {}, bounds);
+    ranges.erase(rest.begin(), rest.end());
+}
 
 bool starts_after(std::uint64_t address, const Ledger::Listed& listed) {
     return address < listed.start;
@@ -140,10 +148,11 @@ void Ledger::make_opaque(Block& block) {
     list_as_holder(block);
 }
 
-void Ledger::add_table(std::uint64_t address, Table table) {
-    drop_tables(address, table.bytes);
+void Ledger::add_table(std::uint64_t address, Table table, bool beside) {
+    if (!beside) drop_tables(address, table.bytes);
     // What is left overlaps in part, and keeps addresses outside the new one: the two become one
     // table.
+    const std::size_t fresh = table.reaches.size();
     auto at = tables_.upper_bound(address + (table.bytes == 0 ? 0 : table.bytes - 1));
     while (at != tables_.begin() && std::prev(at)->first + std::prev(at)->second.bytes > address) {
         --at;
@@ -155,6 +164,8 @@ void Ledger::add_table(std::uint64_t address, Table table) {
         if (at->second.foreign) --foreign_tables_;
         at = tables_.erase(at);
     }
+    // Copies that join the same table step after step must not make it longer each time.
+    if (table.reaches.size() != fresh) keep_each_once(table.reaches);
     Block* block = find(address);
     table.foreign = block == nullptr;
     if (block != nullptr && !block->has_tables) {
@@ -165,11 +176,14 @@ void Ledger::add_table(std::uint64_t address, Table table) {
     tables_.insert_or_assign(address, std::move(table));
 }
 
-std::size_t Ledger::drop_tables(std::uint64_t address, std::uint64_t bytes) {
+std::size_t Ledger::drop_tables(std::uint64_t address, std::uint64_t bytes,
+                                std::vector<std::pair<std::uint64_t, Table>>* dropped_tables) {
     std::size_t dropped = 0;
     for (auto at = tables_.lower_bound(address);
          at != tables_.end() && at->first + at->second.bytes <= address + bytes; ++dropped) {
         if (at->second.foreign) --foreign_tables_;
+        if (dropped_tables != nullptr)
+            dropped_tables->emplace_back(at->first, std::move(at->second));
         at = tables_.erase(at);
     }
     return dropped;

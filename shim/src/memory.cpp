@@ -77,11 +77,8 @@ CUresult answer(void* out, Value value) noexcept {
 CUresult managed_attribute(void* out, CUpointer_attribute attribute, CUdeviceptr address,
                            const Around& place, const Device& device) noexcept {
     switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: {
-        CUcontext context = nullptr;
-        real_cuCtxGetCurrent(&context);
-        return answer(out, context);
-    }
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        return answer(out, device.context());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         return answer(out, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

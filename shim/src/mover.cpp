@@ -180,7 +180,7 @@ std::vector<std::uint32_t> Mover::frames_for(std::uint32_t count, const Keep& ke
             continue;
         if (!dead_memory_will_pass()) break;
         device_.streams.flush(~std::uint64_t{0});
-        if (device_.streams.needs_synchronisation() && !captures_open()) device_.synchronize();
+        if (device_.streams.needs_synchronisation()) device_.request_synchronisation();
         if (deadline == 0) deadline = now_ns() + kFrameWaitNs;
         if (now_ns() > deadline) break;
         nap_ns(kPollNs);
@@ -295,7 +295,9 @@ bool Mover::wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t li
             if (now_ns() > deadline) return false;
             device_.streams.flush(~std::uint64_t{0});
             device_.streams.poll();
-            if (!idle_now(e)) nap_ns(kPollNs);
+            if (idle_now(e)) break;
+            if (device_.streams.needs_synchronisation()) device_.request_synchronisation();
+            nap_ns(kPollNs);
         }
     }
     return true;

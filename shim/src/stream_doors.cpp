@@ -16,15 +16,13 @@ CUresult begin_capture(Call&& call) noexcept {
     return result;
 }
 
-// An end that fails (an invalidated capture) ends it too, except where the stream was not capturing
-// at all.
+// An end that fails may have ended it (an invalidated capture) or not (a wrong thread): the stream
+// tells.
 template <typename Call>
-CUresult end_capture(Call&& call) noexcept {
+CUresult end_capture(CUstream stream, bool per_thread, Call&& call) noexcept {
+    const bool before = capturing(stream, per_thread);
     const CUresult result = std::forward<Call>(call)();
-    if (result != CUDA_ERROR_ILLEGAL_STATE && result != CUDA_ERROR_INVALID_HANDLE &&
-        result != CUDA_ERROR_STREAM_CAPTURE_UNMATCHED &&
-        result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
-        capture_ended();
+    if (result == CUDA_SUCCESS || (before && !capturing(stream, per_thread))) capture_ended();
     return result;
 }
 
@@ -40,7 +38,7 @@ CUresult hook_cuCtxSynchronize() {
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream stream) {
-    const bool ends_capture = transit::capturing(stream);
+    const bool ends_capture = transit::capturing(stream, false);
     if (transit::Device* device = transit::Device::active()) device->retire_stream(stream);
     const CUresult result = real_cuStreamDestroy_v2(stream);
     if (ends_capture && result == CUDA_SUCCESS) transit::capture_ended();
@@ -77,10 +75,12 @@ CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
     });
 }
 CUresult hook_cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-    return transit::end_capture([&] { return real_cuStreamEndCapture(stream, graph); });
+    return transit::end_capture(stream, false,
+                                [&] { return real_cuStreamEndCapture(stream, graph); });
 }
 CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
-    return transit::end_capture([&] { return real_cuStreamEndCapture_ptsz(stream, graph); });
+    return transit::end_capture(stream, true,
+                                [&] { return real_cuStreamEndCapture_ptsz(stream, graph); });
 }
 
 }  // extern "C"

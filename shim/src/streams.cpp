@@ -104,7 +104,10 @@ unsigned Streams::new_slot(std::uint64_t key, CUstream stream) noexcept {
             passed(std::uint64_t{1} << i, slot.newest.load(std::memory_order_relaxed));
         if (!empty && !reusable) continue;
         const std::lock_guard slot_lock(slot.mutex);
-        poll_slot(slot);  // markers that a synchronisation overtook belong to the old context
+        {
+            const OutsideCapture outside;
+            poll_slot(slot);  // markers that a synchronisation overtook belong to the old context
+        }
         if (!slot.markers.empty()) continue;
         slot.context.store(context_of(stream), std::memory_order_relaxed);
         slot.of_a_thread = thread_of(key) != 0;
@@ -159,10 +162,10 @@ void Streams::mark(Slot& slot) noexcept {
     const std::uint64_t ended = slot.ended.load(std::memory_order_seq_cst);
     if (ended != slot.begun.load(std::memory_order_seq_cst))
         return;  // somebody is between number and submit
-    if (slot.markers.size() >= kMaxMarkers) poll_slot(slot);
-    if (slot.markers.size() >= kMaxMarkers) return;
     const Marking marking;
     if (!marking.allowed()) return;
+    if (slot.markers.size() >= kMaxMarkers) poll_slot(slot);
+    if (slot.markers.size() >= kMaxMarkers) return;
     const CUcontext context = slot.context.load(std::memory_order_relaxed);
     const InContext inside(context);
     const CUevent event = take_event(context);
@@ -260,14 +263,17 @@ void Streams::synchronized(const Snapshot& before) noexcept {
 }
 
 void Streams::retire(CUstream stream) noexcept {
-    retire_key(key_of(stream, false), !capturing(stream));
+    retire_key(key_of(stream, false), !capturing(stream, false));
 }
 
 bool Streams::needs_synchronisation() const noexcept {
     for (std::uint64_t mask = used_mask(); mask != 0; mask &= mask - 1) {
         const auto index = static_cast<unsigned>(std::countr_zero(mask));
         const Slot& slot = slots_[index];
-        if (index != kOverflowSlot && !slot.retired.load(std::memory_order_acquire)) continue;
+        const std::uint64_t thread = thread_of(slot.key.load(std::memory_order_acquire));
+        const bool anothers = thread != 0 && thread != thread_stream().number();
+        if (index != kOverflowSlot && !anothers && !slot.retired.load(std::memory_order_acquire))
+            continue;
         if (!synchronises(index)) continue;
         const std::uint64_t newest = slot.newest.load(std::memory_order_acquire);
         if (newest > slot.passed.load(std::memory_order_acquire) &&

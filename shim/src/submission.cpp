@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <utility>
 
 #include "transit/capture.hpp"
 #include "transit/clock.hpp"
@@ -224,7 +225,7 @@ CUresult Submission::wait_for(Taken taken, unsigned attempt) noexcept {
 
 CUresult Submission::open(Operands operands) noexcept {
     if (scanning_.owns_lock()) scanning_.unlock();
-    captured_ = captured_ || capturing(stream_);
+    captured_ = captured_ || capturing(stream_, per_thread_);
     bool brought_in = operands == Operands::kInPlace;
     for (unsigned attempt = 0;; ++attempt) {
         if (device_.pending_count.load(std::memory_order_acquire) != 0) {
@@ -255,12 +256,12 @@ CUresult Submission::open(Operands operands) noexcept {
 
 CUresult Submission::close() noexcept {
     if (!open_) return CUDA_SUCCESS;
-    open_ = false;
     if (captured_) {
         if (everything_) device_.freeze();
         pin(kPinCaptured, "captured in a CUDA graph");
         return CUDA_SUCCESS;
     }
+    open_ = false;
     const CUresult verdict =
         verifying() ? device_.mover.hide(ranges_, everything_, name_) : CUDA_SUCCESS;
     if (recording()) record_operation(name_, copied_bytes_, stream_, slot_);
@@ -269,7 +270,7 @@ CUresult Submission::close() noexcept {
 }
 
 void Submission::pin(std::uint32_t reason, const char* name) noexcept {
-    open_ = false;
+    const bool holds = std::exchange(open_, false);
     std::uint64_t fresh = 0;
     for (const ExtentRange range : ranges_) {
         for (std::uint32_t e = range.first; e <= range.last; ++e) {
@@ -277,7 +278,7 @@ void Submission::pin(std::uint32_t reason, const char* name) noexcept {
                 ++fresh;
         }
     }
-    release_holds(ranges_.size(), 0);
+    if (holds) release_holds(ranges_.size(), 0);
     if (fresh == 0) return;
     counter(Counter::kPinnedExtents).fetch_add(fresh, std::memory_order_relaxed);
     count_named("pinned", name, fresh);

@@ -3,7 +3,10 @@
 // that names them.
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
+#include "transit/capture.hpp"
 #include "transit/hooks.hpp"
 #include "transit/stats.hpp"
 
@@ -11,6 +14,15 @@ namespace transit {
 namespace {
 
 constexpr std::size_t kMostTableBytes = std::size_t{16} << 20;
+
+// What the call under way overwrites, should it fail.
+thread_local std::vector<std::pair<std::uint64_t, Table>> t_overwritten;
+
+// Needs the ledger's lock. What is captured does not happen now, perhaps never: nothing is
+// forgotten then.
+void overwrite(Device& device, CUdeviceptr to, std::size_t bytes) noexcept {
+    if (!captures_open()) device.ledger.drop_tables(to, bytes, &t_overwritten);
+}
 
 // Finds addresses in `words`; about 1 ns a word, since most words are none and most others repeat
 // their predecessor.
@@ -50,11 +62,11 @@ void note_host_data(CUdeviceptr to, const void* from, std::size_t bytes) noexcep
     if (device == nullptr || from == nullptr || bytes == 0) return;
     const std::lock_guard lock(device->ledger_mutex);
     counter(Counter::kCopies).fetch_add(1, std::memory_order_relaxed);
-    device->ledger.drop_tables(to, bytes);
+    overwrite(*device, to, bytes);
     if (bytes > kMostTableBytes) return;
     Table table{bytes, addresses_in(*device, from, bytes)};
     if (table.reaches.empty()) return;
-    device->ledger.add_table(to, std::move(table));
+    device->ledger.add_table(to, std::move(table), captures_open());
     counter(Counter::kTables).fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -63,10 +75,10 @@ void note_device_copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) noexc
     if (device == nullptr || bytes == 0) return;
     const std::lock_guard lock(device->ledger_mutex);
     counter(Counter::kCopies).fetch_add(1, std::memory_order_relaxed);
-    device->ledger.drop_tables(to, bytes);
+    overwrite(*device, to, bytes);
     Table copied{bytes, {}};
     if (device->ledger.reach_of_tables(from, bytes, copied.reaches) > 0)
-        device->ledger.add_table(to, std::move(copied));
+        device->ledger.add_table(to, std::move(copied), captures_open());
     if (device->ledger.opaque_in(from, bytes)) device->ledger.make_opaque(to, bytes);
 }
 
@@ -74,7 +86,19 @@ void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept {
     Device* device = Device::active();
     if (device == nullptr || bytes == 0) return;
     const std::lock_guard lock(device->ledger_mutex);
-    device->ledger.drop_tables(to, bytes);
+    overwrite(*device, to, bytes);
+}
+
+CUresult settled(CUresult result) noexcept {
+    if (t_overwritten.empty()) return result;
+    Device* device = Device::active();
+    if (result != CUDA_SUCCESS && device != nullptr) {
+        const std::lock_guard lock(device->ledger_mutex);
+        for (auto& [address, table] : t_overwritten)
+            device->ledger.add_table(address, std::move(table), true);
+    }
+    t_overwritten.clear();
+    return result;
 }
 
 }  // namespace transit

@@ -11,7 +11,7 @@ void capture_ended() noexcept;
 bool captures_open() noexcept;
 /// True if work submitted to `stream` now goes into a graph instead of the GPU. A driver call only
 /// while a capture is open.
-bool capturing(CUstream stream) noexcept;
+bool capturing(CUstream stream, bool per_thread) noexcept;
 
 /// Around the record of an event of ours: a capture that begins meanwhile waits for its end. Not
 /// allowed while one is open, since it may be of the legacy stream, or in global mode.

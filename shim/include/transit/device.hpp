@@ -105,6 +105,8 @@ public:
 
     /// Waits for all work of the context, and remembers that it has passed.
     CUresult synchronize() noexcept;
+    /// Lets a thread do that; at once back.
+    void request_synchronisation() noexcept;
     /// A stream is being destroyed: its zones serve no stream that gets the same handle.
     void retire_stream(CUstream stream) noexcept;
     /// A graph whose reach is unknown exists: nothing may move from now on.
@@ -155,6 +157,7 @@ private:
     CUresult take(CUdeviceptr* out, std::size_t bytes, std::uint32_t zone,
                   bool lifetime_known) noexcept;
     void give(CUdeviceptr address, const Allocation& allocation) noexcept;
+    void bury(CUdeviceptr address, const Allocation& allocation) noexcept;
     std::uint32_t zone_of(CUstream stream, bool per_thread, bool small) noexcept;
     void wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream stream) noexcept;
     void add_zone(std::uint32_t extents_wanted, std::uint64_t granule, std::uint64_t stream,
@@ -179,8 +182,9 @@ private:
     std::uint64_t arena_bytes_;
     std::uint64_t hbm_budget_bytes_;
     std::uint64_t passed_bytes_ = 0;
-    std::vector<Zone> zones_;                // the ledger's lock, like what follows
-    std::map<std::uint64_t, Fence> fences_;  // by start of the freed range
+    std::vector<Zone> zones_;  // the ledger's lock, like what follows
+    std::vector<std::pair<CUdeviceptr, Allocation>> kept_back_;  // freed while a capture was open
+    std::map<std::uint64_t, Fence> fences_;                      // by start of the freed range
     std::uint32_t committed_extents_ = 0;
     std::uint32_t next_zone_extent_ = 0;
     PoolUse pool_use_;
@@ -188,6 +192,7 @@ private:
     std::uint64_t promised_bytes_ = 0;                     // pieces made but not mapped
     bool refused_this_episode_ = false;
     std::atomic<bool> frozen_{false};
+    std::atomic<bool> synchronising_{false};
     std::atomic<bool> ended_{false};
     std::atomic<bool> after_optimizer_{true};
     std::atomic<std::uint32_t> boundary_{0};

@@ -9,6 +9,10 @@
 
 namespace transit {
 
+/// To be told how the call ended that the notes below announced: a table that it would have
+/// overwritten is remembered again if it failed. Answers `result`.
+CUresult settled(CUresult result) noexcept;
+
 struct Span {
     CUdeviceptr address;
     std::size_t bytes;
@@ -24,8 +28,8 @@ CUresult submit(CUstream stream, bool per_thread, std::initializer_list<Span> sp
     Submission work(*device, stream, per_thread);
     for (const Span& span : spans)
         work.range(span.address, span.bytes);
-    if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return refused;
-    const CUresult result = std::forward<Call>(call)();
+    if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return settled(refused);
+    const CUresult result = settled(std::forward<Call>(call)());
     const CUresult verdict = work.close();
     return result == CUDA_SUCCESS ? verdict : result;
 }

@@ -96,10 +96,13 @@ public:
     /// The blocks in [address, address + bytes) may hold such addresses from now on.
     void make_opaque(std::uint64_t address, std::uint64_t bytes);
 
-    /// Records a table; one that it covers is forgotten.
-    void add_table(std::uint64_t address, Table table);
-    /// Forgets tables that lie in [address, address + bytes); answers how many.
-    std::size_t drop_tables(std::uint64_t address, std::uint64_t bytes);
+    /// Records a table. One that it covers is forgotten, or joined if the new one only comes beside
+    /// it.
+    void add_table(std::uint64_t address, Table table, bool beside = false);
+    /// Forgets tables that lie in [address, address + bytes); answers how many. `dropped` receives
+    /// them.
+    std::size_t drop_tables(std::uint64_t address, std::uint64_t bytes,
+                            std::vector<std::pair<std::uint64_t, Table>>* dropped = nullptr);
     /// Appends what the tables in [address, address + bytes) reach; answers how many tables there
     /// are.
     std::size_t reach_of_tables(std::uint64_t address, std::uint64_t bytes,

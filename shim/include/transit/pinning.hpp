@@ -12,7 +12,9 @@ void pin(std::uint32_t reason, const char* words, Name&& name_extents) noexcept 
     if (device == nullptr) return;
     Submission work(*device, nullptr, false);
     name_extents(work);
-    if (work.open_for_graph() != CUDA_SUCCESS) return;
+    // Where the holds cannot be had (no frame is left for some new block) the pins alone must do:
+    // no move begins from now on, and one under way keeps the addresses.
+    static_cast<void>(work.open_for_graph());
     if (work.names_everything()) device->freeze();
     work.pin(reason, words);
 }

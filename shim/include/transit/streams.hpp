@@ -68,7 +68,7 @@ public:
     std::uint64_t used_mask() const noexcept { return used_.load(std::memory_order_acquire); }
 
     /// True if some work is only known to have passed after a synchronisation: of streams beyond
-    /// the slots, and of threads that ended.
+    /// the slots, and of threads other than this one, living or not.
     bool needs_synchronisation() const noexcept;
 
     /// Looks at the markers' events. Cheap; called by whoever waits.
