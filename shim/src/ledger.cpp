@@ -166,11 +166,11 @@ void Ledger::add_table(std::uint64_t address, Table table, bool beside) {
     }
     // Copies that join the same table step after step must not make it longer each time.
     if (table.reaches.size() != fresh) keep_each_once(table.reaches);
-    Block* block = find(address);
-    table.foreign = block == nullptr;
-    if (block != nullptr && !block->has_tables) {
-        block->has_tables = true;
-        list_as_holder(*block);
+    table.foreign = find(address) == nullptr;
+    for (auto at_block = first_reaching(address);
+         at_block != blocks_.end() && at_block->first < address + table.bytes; ++at_block) {
+        if (std::exchange(at_block->second->has_tables, true)) continue;
+        list_as_holder(*at_block->second);
     }
     if (table.foreign) ++foreign_tables_;
     tables_.insert_or_assign(address, std::move(table));

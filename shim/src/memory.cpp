@@ -154,10 +154,14 @@ CUresult hook_cuMemFree_v2(CUdeviceptr address) {
     Device* device = Device::active();
     CUresult result = CUDA_SUCCESS;
     if (device != nullptr && device->free(address, &result)) return result;
+    // Before the driver frees it: another thread may get the address at once.
+    const std::size_t bytes = device == nullptr ? 0 : passed_through().remove(address);
     result = real_cuMemFree_v2(address);
-    if (device == nullptr || result != CUDA_SUCCESS) return result;
-    if (const std::size_t bytes = passed_through().remove(address); bytes != 0)
+    if (bytes == 0) return result;
+    if (result == CUDA_SUCCESS)
         device->passed_through(-static_cast<std::int64_t>(bytes));
+    else
+        passed_through().add(address, bytes);
     return result;
 }
 

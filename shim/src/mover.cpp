@@ -97,12 +97,18 @@ std::vector<std::uint32_t> Mover::take_pending() noexcept {
     return wanted;
 }
 
+bool Mover::map_anywhere(std::uint32_t e) noexcept {
+    for (const Place place : {Place::kDram, Place::kHbm})
+        if (const auto frame = pool(place).take(); frame && map(e, place, *frame)) return true;
+    return false;
+}
+
 bool Mover::place_pending() noexcept {
     const InContext home(device_.context());
     const OutsideCapture outside;
     const std::lock_guard lock(mutex_);
     if (device_.pending_count.load(std::memory_order_acquire) == 0) return true;
-    if (!prepare()) return false;
+    if (ended_) return false;
     const Timed timed(Counter::kWaitFramesNs);
     bool placed = true;
     while (const std::uint32_t seen = device_.pending_count.load(std::memory_order_acquire)) {
@@ -116,12 +122,9 @@ bool Mover::place_pending() noexcept {
             frames_for(static_cast<std::uint32_t>(wanted.size()), Keep(nullptr));
         std::size_t done = 0;
         for (; done < wanted.size() && placed; done += placed ? 1 : 0) {
-            if (done < frames.size()) {
-                placed = map(wanted[done], Place::kHbm, frames[done]);
-                continue;
-            }
-            const auto frame = device_.dram.take();
-            placed = frame && map(wanted[done], Place::kDram, *frame);
+            placed = done < frames.size() && map(wanted[done], Place::kHbm, frames[done]);
+            for (int attempt = 0; attempt < 2 && !placed; ++attempt)
+                placed = map_anywhere(wanted[done]);
         }
         if (!placed) {
             // Nothing is forgotten: the next launch tries again. A frame that could not be mapped

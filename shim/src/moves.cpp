@@ -29,9 +29,13 @@ bool Mover::prepare() noexcept {
         return false;
     if (in_ == nullptr && real_cuStreamCreate(&in_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return false;
-    std::vector<CUevent> made(kFlights);
-    for (CUevent& event : made)
-        if (real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return false;
+    std::vector<CUevent> made;
+    for (CUevent event = nullptr; made.size() < kFlights; made.push_back(event)) {
+        if (real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) continue;
+        for (CUevent each : made)
+            real_cuEventDestroy_v2(each);
+        return false;
+    }
     events_ = std::move(made);
     return true;
 }
@@ -78,8 +82,14 @@ bool Mover::drop(std::uint32_t e) noexcept {
                                       : std::uint64_t{0} - kClaimed,
                               std::memory_order_seq_cst);
     }
+    // An extent that the driver keeps mapped keeps its frame.
+    if (dropped && !extent.hidden &&
+        real_cuMemUnmap(device_.address_of(e), device_.extent_bytes()) != CUDA_SUCCESS) {
+        extent.word.fetch_add(place_delta(Place::kNone, place) - kClaimed,
+                              std::memory_order_seq_cst);
+        dropped = false;
+    }
     if (dropped) {
-        if (!extent.hidden) real_cuMemUnmap(device_.address_of(e), device_.extent_bytes());
         extent.hidden = false;
         extent.word.fetch_sub(kClaimed, std::memory_order_seq_cst);
         pool(place).give(extent.frame);
@@ -177,6 +187,7 @@ bool Mover::finish(const Flight& flight, Place to) noexcept {
 }
 
 std::uint32_t Mover::move(const std::vector<std::uint32_t>& extents, Place to) noexcept {
+    if (!prepare()) return 0;
     std::uint32_t moved = 0;
     Flight flights[kFlights];
     for (std::size_t next = 0; next < extents.size();) {

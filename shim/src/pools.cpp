@@ -104,9 +104,13 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attri
 CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* wishes, size_t count) {
     const CUresult result = real_cuMemPoolSetAccess(pool, wishes, count);
     if (result != CUDA_SUCCESS || !transit::is_default_pool(pool)) return result;
-    for (size_t i = 0; i < count; ++i)
-        transit::Device::active()->mover.change_access(
-            wishes[i].location.id, wishes[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    transit::Device& device = *transit::Device::active();
+    for (size_t i = 0; i < count; ++i) {
+        const CUmemLocation& where = wishes[i].location;
+        if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || where.id == device.ordinal()) continue;
+        // Leave to read counts as access: our mappings have one kind.
+        device.mover.change_access(where.id, wishes[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    }
     return CUDA_SUCCESS;
 }
 

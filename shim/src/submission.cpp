@@ -189,17 +189,22 @@ void Submission::release_holds(std::size_t whole_ranges, std::uint32_t end) noex
     if (everything_) device_.everything.release();
 }
 
-void Submission::leave_out(std::uint32_t extent) noexcept {
-    for (std::size_t i = 0; i < ranges_.size();) {
-        const ExtentRange range = ranges_[i];
-        if (extent < range.first || range.last < extent) {
-            ++i;
-            continue;
+// Stale addresses: where nothing lives and nothing is mapped there is nothing to protect, and the
+// driver will judge the access.
+void Submission::leave_out_the_dead() noexcept {
+    const std::lock_guard lock(device_.ledger_mutex);
+    std::vector<ExtentRange> left;
+    for (const ExtentRange range : ranges_) {
+        for (std::uint32_t e = range.first; e <= range.last; ++e) {
+            const Place place = place_of(device_.extents[e].word.load(std::memory_order_acquire));
+            if (place == Place::kNone && !device_.ledger.live(e)) continue;
+            if (!left.empty() && left.back().last + 1 == e)
+                left.back().last = e;
+            else
+                left.push_back({e, e});
         }
-        ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(i));
-        if (range.first < extent) ranges_.push_back({range.first, extent - 1});
-        if (extent < range.last) ranges_.push_back({extent + 1, range.last});
     }
+    ranges_.swap(left);
 }
 
 // Whatever there is to wait for, wait holding nothing.
@@ -214,10 +219,7 @@ CUresult Submission::wait_for(Taken taken, unsigned attempt) noexcept {
     } else if (attempt > kMostAttempts) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     } else {
-        // A stale address, if nothing lives there any more: there is nothing to protect, the driver
-        // will judge it.
-        const std::lock_guard lock(device_.ledger_mutex);
-        if (!device_.ledger.live(blocked_on_)) leave_out(blocked_on_);
+        leave_out_the_dead();
     }
     waited_ns_ += now_ns() - start;
     return CUDA_SUCCESS;

@@ -148,3 +148,102 @@ expect_words(block, MB, 3)
 """,
         **MOVING,
     )
+
+
+def test_capture_on_the_per_thread_stream(run):
+    # GIVEN a capture on the thread's default stream, named by 0 WHEN a kernel goes into it THEN
+    # what it names is pinned
+    run(
+        """
+open_device()
+block = malloc(4 * MB)
+fill(block, 1, MB); end_setup(); next_step(); sync()
+lib.cuLaunchKernel_ptsz.argtypes = ARGUMENTS["cuLaunchKernel"]
+assert lib.cuStreamBeginCapture_v2_ptsz(None, 0) == 0
+keep, pointers = packed(block, MB)
+kernel = function("sim_increment")
+assert lib.cuLaunchKernel_ptsz(kernel, 1, 1, 1, 32, 1, 1, 0, None, pointers, None) == 0
+assert lib.cuStreamEndCapture_ptsz(None, byref(c_void_p())) == 0
+assert counters()["pinned_extents"] == 2
+"""
+    )
+
+
+def test_a_stream_with_all_its_markers_ends_meanwhile(run):
+    # GIVEN a stream with 4,100 operations that nobody has asked about WHEN it is destroyed while
+    # another is captured in global mode THEN the capture succeeds
+    run(
+        """
+open_device()
+old = stream()
+for _ in range(16 * 256 + 5): launch("sim_spin", 1, on=old)
+api.cuStreamSynchronize(old)
+on = stream()
+api.cuStreamBeginCapture_v2(on, 0)
+api.cuStreamDestroy_v2(old)
+api.cuStreamEndCapture(on, byref(c_void_p()))
+"""
+    )
+
+
+@pytest.mark.parametrize("mode", [1, 2])
+def test_another_thread_frees_meanwhile(run, mode):
+    # GIVEN a capture that other threads do not take part in WHEN one of them frees memory THEN that
+    # and the capture succeed, and once it is over the memory is given out again
+    run(
+        f"mode = {mode}"
+        + """
+home, on = open_device(), stream()
+block, kept = malloc(40 * MB), malloc(4 * MB)
+fill(block, 1, MB); sync()
+api.cuStreamBeginCapture_v2(on, mode)
+codes = []
+def free():
+    api.cuCtxSetCurrent(home)
+    codes.append(lib.cuMemFree_v2(block))
+thread = threading.Thread(target=free); thread.start(); thread.join()
+assert codes == [0] and lib.cuMemFree_v2(block) != 0
+api.cuStreamEndCapture(on, byref(c_void_p()))
+api.cuMemFree_v2(kept)
+assert malloc(40 * MB) == block
+"""
+    )
+
+
+def test_an_end_that_fails_without_ending(run):
+    # GIVEN a capture WHEN a thread without a context fails to end it THEN it goes on being followed
+    run(
+        """
+open_device()
+block = malloc(4 * MB)
+fill(block, 1, MB); end_setup(); next_step(); sync()
+on = stream()
+api.cuStreamBeginCapture_v2(on, 2)
+def end(): assert lib.cuStreamEndCapture(on, byref(c_void_p())) != 0
+thread = threading.Thread(target=end); thread.start(); thread.join()
+fill(block, 2, MB, on=on)
+api.cuStreamEndCapture(on, byref(c_void_p()))
+assert counters()["pinned_extents"] == 2
+"""
+    )
+
+
+def test_a_captured_fill_forgets_no_table(run):
+    # GIVEN a table WHEN a fill over it is captured, which does not happen yet THEN kernels that
+    # read the table still touch what it lists
+    run(
+        """
+open_device()
+source, table, to = malloc(8 * MB), malloc(4 * MB), malloc(8 * MB)
+fill(source, 1, 2 * MB); sync(); end_setup(); next_step(); sync()
+upload(table, [source])
+on = stream()
+api.cuStreamBeginCapture_v2(on, 0)
+api.cuMemsetD32Async(table, 0, 16, on)
+api.cuStreamEndCapture(on, byref(c_void_p()))
+before = counters()["table_touches"]
+launch("sim_gather_by_table", to, table, 1, 2 * MB); sync()
+assert counters()["table_touches"] == before + 1
+expect_words(to, 16, 1)
+"""
+    )

@@ -115,3 +115,23 @@ assert free_bytes() == before
 """,
         **TWO,
     )
+
+
+def test_whose_memory_it_is(run):
+    # GIVEN memory of the first device WHEN its context is asked for while the second's is current,
+    # or none THEN it is the first's
+    run(
+        SECOND
+        + """
+at = malloc(2 * MB)
+def owner():
+    found = c_void_p()
+    api.cuPointerGetAttribute(byref(found), 1, at)
+    return found.value
+assert owner() == context.value
+assert on_second(owner) == context.value
+api.cuCtxSetCurrent(None)
+assert owner() == context.value
+""",
+        **TWO,
+    )

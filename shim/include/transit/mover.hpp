@@ -72,6 +72,7 @@ private:
     bool remap(std::uint32_t extent, CUmemGenericAllocationHandle to,
                CUmemGenericAllocationHandle back) noexcept;
     bool map(std::uint32_t extent, Place place, std::uint32_t frame) noexcept;
+    bool map_anywhere(std::uint32_t extent) noexcept;
     bool idle(const Extent& extent, std::uint64_t word) const noexcept;
     bool passed(const Access& access, std::uint64_t word) const noexcept;
     bool still_may_move(std::uint32_t extent) noexcept;

@@ -71,7 +71,7 @@ private:
     void add(ExtentRange range) noexcept;
     void scan_lock() noexcept;
     void spread(Block& block) noexcept;
-    void leave_out(std::uint32_t extent) noexcept;
+    void leave_out_the_dead() noexcept;
     Taken look() noexcept;
     Taken enter() noexcept;
     bool usable(std::uint32_t extent, std::uint64_t word) noexcept;
