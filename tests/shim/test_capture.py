@@ -175,6 +175,7 @@ def test_a_stream_with_all_its_markers_ends_meanwhile(run):
     run(
         """
 open_device()
+fill(malloc(4 * MB), 1, MB); sync()
 old = stream()
 for _ in range(16 * 256 + 5): launch("sim_spin", 1, on=old)
 api.cuStreamSynchronize(old)
