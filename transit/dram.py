@@ -91,7 +91,7 @@ def _refuse_excess(wanted_bytes: int, memory: HostMemory) -> None:
     raise TransitError(
         f"--dram asks for {fmt_bytes(wanted_bytes)} of CPU memory on this node, "
         f"but {why} {fmt_bytes(memory.free_bytes)} free",
-        f"give at most --dram {memory.free_bytes}, use --dram auto, or raise the limit",
+        f"give at most --dram {memory.free_bytes >> 20}MiB, use --dram auto, or raise the limit",
     )
 
 

@@ -72,8 +72,11 @@ def end_like(ended: Ended) -> NoReturn:
 
     After Ctrl-C at a terminal we die of the signal too: that is how a shell loop knows to stop.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # a full disk, or a reader that left: the job's code is worth more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if ended.signal == signal.SIGINT and ended.from_terminal:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)

@@ -13,6 +13,7 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE | re.ASCII)
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
 _MAX_BYTES: Final = 2**63 - 1
+_LEAST_BUDGET_BYTES: Final = 1 << 20
 
 
 class BudgetKind(enum.StrEnum):
@@ -77,6 +78,11 @@ def parse_budget(text: str) -> Budget:
     size = parse_size(stripped)
     if size == 0:
         raise UsageError("a budget of nothing holds nothing", "give a size above 0, or auto")
+    if size < _LEAST_BUDGET_BYTES:
+        raise UsageError(
+            f"'{text}' is a budget of {fmt_bytes(size)}, which holds no model",
+            "a number alone counts bytes; write GiB behind it for gibibytes",
+        )
     return Budget(BudgetKind.BYTES, size)
 
 

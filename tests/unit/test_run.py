@@ -49,7 +49,9 @@ def test_what_cannot_be_started(transit: Start, tmp_path: Path) -> None:
         (["run"], 2),
         (["run", "--hbm", "much", "--", "true"], 2),
         (["run", "--record-file", "x", "--", "true"], 2),
+        (["run", "--hbm", "62", "--", "true"], 2),
         (["run", "--json", "/no/such/folder/x", "--", "true"], 2),
+        (["run", "--json", "/tmp", "--", "true"], 2),
         (["run", "--dram", "8000T", "--", "true"], 1),
         (["frobnicate"], 2),
     ],
@@ -60,6 +62,16 @@ def test_refusals_come_before_the_job(transit: Start, arguments: list[str], code
     assert child.returncode == code
     assert output == ""
     assert "rror: " in errors
+    assert "Traceback" not in errors
+
+
+def test_a_full_disk_leaves_the_jobs_code(transit: Start) -> None:
+    # GIVEN an output to which nothing can be written WHEN a job ends with 7 and wants JSON there
+    child = transit("run", "--json", "/dev/full", "--", "sh", "-c", "exit 7")
+    _, errors = child.communicate(timeout=20)
+    # THEN its code comes back, with one sentence
+    assert child.returncode == 7
+    assert "error: cannot write /dev/full: No space left" in errors
     assert "Traceback" not in errors
 
 

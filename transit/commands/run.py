@@ -98,8 +98,15 @@ def command(
 
 def _refuse_unwritable(target: Path | str | None) -> None:
     """Better now than after a day of training."""
-    if target is not None and str(target) != "-" and not Path(target).absolute().parent.is_dir():
+    if target is None or str(target) == "-":
+        return
+    path = Path(target).absolute()
+    if path.is_dir():
+        raise UsageError(f"cannot write {target}: it is a folder")
+    if not path.parent.is_dir():
         raise UsageError(f"cannot write {target}: its folder does not exist")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"cannot write {target}: permission denied")
 
 
 def _make_run_folder() -> Path:
@@ -167,8 +174,11 @@ def _finish(report: summary.RunReport, run_folder: Path, outputs: Outputs) -> No
             _say([f"transit: recorded {path}" for path in written], outputs.quiet)
             if not written:
                 _say(["transit: warning: the job recorded no step"], outputs.quiet)
-    except (TransitError, OSError) as error:
+    except TransitError as error:
         _say([f"transit: error: {error}"], False)
+    except OSError as error:
+        where = error.filename or outputs.json_target or outputs.record_file
+        _say([f"transit: error: cannot write {where}: {error.strerror or error}"], False)
 
 
 def _write_json(report: summary.RunReport, target: str) -> None:
