@@ -2,7 +2,10 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
+#include <vector>
 
 #include "transit/real.hpp"
 
@@ -12,13 +15,39 @@ namespace {
 std::atomic<int> g_open{0};
 std::atomic<int> g_marking{0};
 
+// Streams whose capture is open. Per-thread default streams all have the name that is theirs.
+std::mutex& origins_mutex() noexcept {
+    static auto* leaked = new std::mutex;
+    return *leaked;
+}
+std::vector<CUstream>& origins() noexcept {
+    static auto* leaked = new std::vector<CUstream>;
+    return *leaked;
+}
+
 }  // namespace
 
 // Either a marker sees the capture, or the capture sees the marker: both write before they look.
-void capture_began() noexcept {
+void capture_begins() noexcept {
     g_open.fetch_add(1, std::memory_order_seq_cst);
     while (g_marking.load(std::memory_order_seq_cst) != 0)
         sched_yield();
+}
+
+void capture_failed() noexcept { g_open.fetch_sub(1, std::memory_order_acq_rel); }
+
+void capture_began_on(CUstream stream) noexcept {
+    const std::lock_guard lock(origins_mutex());
+    origins().push_back(stream);
+}
+
+bool capture_ended_on(CUstream stream) noexcept {
+    const std::lock_guard lock(origins_mutex());
+    const auto found = std::find(origins().begin(), origins().end(), stream);
+    if (found == origins().end()) return false;
+    origins().erase(found);
+    g_open.fetch_sub(1, std::memory_order_acq_rel);
+    return true;
 }
 
 Marking::Marking() noexcept {
@@ -28,7 +57,6 @@ Marking::Marking() noexcept {
 
 Marking::~Marking() { g_marking.fetch_sub(1, std::memory_order_release); }
 
-void capture_ended() noexcept { g_open.fetch_sub(1, std::memory_order_acq_rel); }
 bool captures_open() noexcept { return g_open.load(std::memory_order_acquire) > 0; }
 
 bool capturing(CUstream stream, bool per_thread) noexcept {

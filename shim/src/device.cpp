@@ -14,6 +14,7 @@
 #include "transit/lifetimes.hpp"
 #include "transit/log.hpp"
 #include "transit/options.hpp"
+#include "transit/per_thread.hpp"
 #include "transit/real.hpp"
 #include "transit/recorder.hpp"
 #include "transit/stats.hpp"
@@ -66,9 +67,8 @@ Device::Device(const Setup& setup)
 Device* Device::create() noexcept {
     Setup setup{};
     if (real_cuCtxGetDevice(&setup.ordinal) != CUDA_SUCCESS) return nullptr;
-    if (real_cuDevicePrimaryCtxRetain(&setup.context, setup.ordinal) != CUDA_SUCCESS ||
-        setup.context != current_context())
-        return nullptr;  // an application's own context: not ours to manage
+    if (real_cuDevicePrimaryCtxRetain(&setup.context, setup.ordinal) != CUDA_SUCCESS)
+        return nullptr;
     open_stats();
     counter(Counter::kLifetimes).store(lifetimes_attached() ? 1 : 0, std::memory_order_relaxed);
     setup.extent_bytes = options().extent_bytes;
@@ -133,6 +133,11 @@ Device* Device::for_query() noexcept {
     if (g_gave_up.load(std::memory_order_acquire) || current_context() == nullptr) return nullptr;
     const std::lock_guard lock(g_create_mutex);
     device = active();
+    // An application's own context is not ours to manage; a primary one may still come.
+    int ordinal = 0;
+    if (device == nullptr &&
+        (real_cuCtxGetDevice(&ordinal) != CUDA_SUCCESS || !primary_is_current(ordinal)))
+        return nullptr;
     if (device == nullptr) {
         device = create();
         if (device == nullptr) g_gave_up.store(true, std::memory_order_release);
@@ -196,6 +201,7 @@ bool Device::refuse_once(std::uint64_t bytes) noexcept {
 }
 
 CUresult Device::allocate(CUdeviceptr* out, std::size_t bytes) noexcept {
+    if (bytes > arena_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
     const bool small = bytes <= kSmallBytes;
     const std::lock_guard lock(ledger_mutex);
     if (!small && refuse_once(zones_[kNativeZone].space.rounded(bytes))) {
@@ -312,6 +318,9 @@ void Device::request_synchronisation() noexcept {
 // no scan shows. Its other blocks' bytes are wanted, so it must not be queued.
 void Device::born(ExtentRange range, const std::vector<std::uint32_t>& reached) noexcept {
     std::uint32_t counted = 0;
+    // A move that began before must see it: nobody may name the block before it is moved.
+    for (std::uint32_t e = range.first; e <= range.last; ++e)
+        extents[e].count_birth();
     for (std::uint32_t e : reached) {
         if (place_of(extents[e].word.load(std::memory_order_seq_cst)) == Place::kHbm) continue;
         pending.push_back(e);
@@ -357,8 +366,10 @@ void Device::block_born(CUdeviceptr address, std::size_t bytes) noexcept {
 
 // Needs the ledger's lock.
 void Device::come_alive(const Block& block) noexcept {
-    static thread_local std::vector<std::uint32_t> reached;
-    static thread_local std::vector<std::uint32_t> left;
+    static thread_local PerThread<std::vector<std::uint32_t>> kept_reached;
+    static thread_local PerThread<std::vector<std::uint32_t>> kept_left;
+    std::vector<std::uint32_t>& reached = *kept_reached;
+    std::vector<std::uint32_t>& left = *kept_left;
     reached.clear();
     left.clear();
     const std::uint64_t before = ledger.live_bytes();
@@ -372,7 +383,8 @@ void Device::come_alive(const Block& block) noexcept {
 
 void Device::block_died(CUdeviceptr address) noexcept {
     if (!owns(address)) return;
-    static thread_local std::vector<std::uint32_t> left;
+    static thread_local PerThread<std::vector<std::uint32_t>> kept_left;
+    std::vector<std::uint32_t>& left = *kept_left;
     left.clear();
     const std::lock_guard lock(ledger_mutex);
     const auto removed = ledger.remove_block(address, left);

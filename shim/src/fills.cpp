@@ -12,10 +12,21 @@ CUresult fill(CUdeviceptr to, std::size_t bytes, CUstream stream, bool per_threa
     return submit(stream, per_thread, {{to, bytes}}, std::forward<Call>(call));
 }
 
+// What lies between the rows stays, tables too.
+template <typename Call>
+CUresult fill_rows(CUdeviceptr to, std::size_t pitch, std::size_t width, std::size_t height,
+                   CUstream stream, bool per_thread, Call&& call) noexcept {
+    for (std::size_t y = 0; y < height; ++y)
+        note_overwrite(to + y * pitch, width);
+    const std::size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width;
+    return submit(stream, per_thread, {{to, bytes}}, std::forward<Call>(call));
+}
+
 }  // namespace
 }  // namespace transit
 
 using transit::fill;
+using transit::fill_rows;
 
 extern "C" {
 
@@ -25,9 +36,8 @@ CUresult hook_cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
 
 CUresult hook_cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                               size_t height) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width;
-    return fill(to, bytes, nullptr, false,
-                [&] { return real_cuMemsetD2D8_v2(to, pitch, value, width, height); });
+    return fill_rows(to, pitch, width, height, nullptr, false,
+                     [&] { return real_cuMemsetD2D8_v2(to, pitch, value, width, height); });
 }
 
 CUresult hook_cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
@@ -37,9 +47,8 @@ CUresult hook_cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t cou
 
 CUresult hook_cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                                    size_t height) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width;
-    return fill(to, bytes, nullptr, true,
-                [&] { return real_cuMemsetD2D8_v2_ptds(to, pitch, value, width, height); });
+    return fill_rows(to, pitch, width, height, nullptr, true,
+                     [&] { return real_cuMemsetD2D8_v2_ptds(to, pitch, value, width, height); });
 }
 
 CUresult hook_cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
@@ -49,9 +58,9 @@ CUresult hook_cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
 
 CUresult hook_cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                                 size_t height, CUstream stream) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width;
-    return fill(to, bytes, stream, false,
-                [&] { return real_cuMemsetD2D8Async(to, pitch, value, width, height, stream); });
+    return fill_rows(to, pitch, width, height, stream, false, [&] {
+        return real_cuMemsetD2D8Async(to, pitch, value, width, height, stream);
+    });
 }
 
 CUresult hook_cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count,
@@ -62,8 +71,7 @@ CUresult hook_cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t c
 
 CUresult hook_cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch, unsigned char value,
                                      size_t width, size_t height, CUstream stream) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width;
-    return fill(to, bytes, stream, true, [&] {
+    return fill_rows(to, pitch, width, height, stream, true, [&] {
         return real_cuMemsetD2D8Async_ptsz(to, pitch, value, width, height, stream);
     });
 }
@@ -75,9 +83,8 @@ CUresult hook_cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count)
 
 CUresult hook_cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
                                size_t height) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 2;
-    return fill(to, bytes, nullptr, false,
-                [&] { return real_cuMemsetD2D16_v2(to, pitch, value, width, height); });
+    return fill_rows(to, pitch, width * 2, height, nullptr, false,
+                     [&] { return real_cuMemsetD2D16_v2(to, pitch, value, width, height); });
 }
 
 CUresult hook_cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
@@ -87,9 +94,8 @@ CUresult hook_cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t c
 
 CUresult hook_cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch, unsigned short value,
                                     size_t width, size_t height) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 2;
-    return fill(to, bytes, nullptr, true,
-                [&] { return real_cuMemsetD2D16_v2_ptds(to, pitch, value, width, height); });
+    return fill_rows(to, pitch, width * 2, height, nullptr, true,
+                     [&] { return real_cuMemsetD2D16_v2_ptds(to, pitch, value, width, height); });
 }
 
 CUresult hook_cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count,
@@ -100,9 +106,9 @@ CUresult hook_cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t coun
 
 CUresult hook_cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
                                  size_t height, CUstream stream) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 2;
-    return fill(to, bytes, stream, false,
-                [&] { return real_cuMemsetD2D16Async(to, pitch, value, width, height, stream); });
+    return fill_rows(to, pitch, width * 2, height, stream, false, [&] {
+        return real_cuMemsetD2D16Async(to, pitch, value, width, height, stream);
+    });
 }
 
 CUresult hook_cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
@@ -113,8 +119,7 @@ CUresult hook_cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t
 
 CUresult hook_cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch, unsigned short value,
                                       size_t width, size_t height, CUstream stream) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 2;
-    return fill(to, bytes, stream, true, [&] {
+    return fill_rows(to, pitch, width * 2, height, stream, true, [&] {
         return real_cuMemsetD2D16Async_ptsz(to, pitch, value, width, height, stream);
     });
 }
@@ -126,9 +131,8 @@ CUresult hook_cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
 
 CUresult hook_cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                                size_t height) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 4;
-    return fill(to, bytes, nullptr, false,
-                [&] { return real_cuMemsetD2D32_v2(to, pitch, value, width, height); });
+    return fill_rows(to, pitch, width * 4, height, nullptr, false,
+                     [&] { return real_cuMemsetD2D32_v2(to, pitch, value, width, height); });
 }
 
 CUresult hook_cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
@@ -138,9 +142,8 @@ CUresult hook_cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) 
 
 CUresult hook_cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                                     size_t height) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 4;
-    return fill(to, bytes, nullptr, true,
-                [&] { return real_cuMemsetD2D32_v2_ptds(to, pitch, value, width, height); });
+    return fill_rows(to, pitch, width * 4, height, nullptr, true,
+                     [&] { return real_cuMemsetD2D32_v2_ptds(to, pitch, value, width, height); });
 }
 
 CUresult hook_cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
@@ -150,9 +153,9 @@ CUresult hook_cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUs
 
 CUresult hook_cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                                  size_t height, CUstream stream) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 4;
-    return fill(to, bytes, stream, false,
-                [&] { return real_cuMemsetD2D32Async(to, pitch, value, width, height, stream); });
+    return fill_rows(to, pitch, width * 4, height, stream, false, [&] {
+        return real_cuMemsetD2D32Async(to, pitch, value, width, height, stream);
+    });
 }
 
 CUresult hook_cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
@@ -162,8 +165,7 @@ CUresult hook_cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count
 
 CUresult hook_cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                                       size_t height, CUstream stream) {
-    const size_t bytes = height == 0 ? 0 : pitch * (height - 1) + width * 4;
-    return fill(to, bytes, stream, true, [&] {
+    return fill_rows(to, pitch, width * 4, height, stream, true, [&] {
         return real_cuMemsetD2D32Async_ptsz(to, pitch, value, width, height, stream);
     });
 }

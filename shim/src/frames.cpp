@@ -83,6 +83,12 @@ void FramePool::count_bytes(std::int64_t delta) const noexcept {
                   hbm ? Counter::kHbmPeakBytes : Counter::kDramPeakBytes, delta);
 }
 
+std::uint32_t FramePool::available() noexcept {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t most = limit();
+    return static_cast<std::uint32_t>(free_.size()) + (most > made() ? most - made() : 0);
+}
+
 bool FramePool::make_ahead() noexcept {
     const std::lock_guard making(make_mutex_);
     const auto frame = make();

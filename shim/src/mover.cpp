@@ -39,6 +39,16 @@ private:
 
 }  // namespace
 
+namespace {
+
+// Small memory never moves, but dead it has no content to keep; what replays or polling may still
+// reach has.
+bool keeps_when_dead(const Extent& extent) {
+    return (extent.pins.load(std::memory_order_relaxed) & ~std::uint32_t{kPinSmall}) != 0;
+}
+
+}  // namespace
+
 /// The extents a launch is about to use: they must not make room for themselves.
 class Mover::Keep {
 public:
@@ -116,7 +126,9 @@ bool Mover::place_pending() noexcept {
         // An extent reborn on DRAM holds nothing anybody wants: it is free to start in HBM.
         std::erase_if(wanted, [this](std::uint32_t e) {
             const Place place = place_of(device_.extents[e].word.load(std::memory_order_acquire));
-            return place == Place::kHbm || (place == Place::kDram && !drop(e));
+            // What is pinned stays: replays and polling reach it without a number.
+            const bool pinned = device_.extents[e].pins.load(std::memory_order_acquire) != 0;
+            return place == Place::kHbm || (place == Place::kDram && (pinned || !drop(e)));
         });
         std::vector<std::uint32_t> frames =
             frames_for(static_cast<std::uint32_t>(wanted.size()), Keep(nullptr));
@@ -152,13 +164,15 @@ std::uint32_t Mover::live_in_hbm() noexcept {
     return count;
 }
 
-// True if some dead memory still has an HBM frame, so that waiting for the GPU will yield one.
-bool Mover::dead_memory_will_pass() noexcept {
+// True if some dead memory still has an HBM frame, or a DRAM one if those count, so that waiting
+// for the GPU will yield one.
+bool Mover::dead_memory_will_pass(bool dram_too) noexcept {
     const std::lock_guard lock(device_.ledger_mutex);
     for (std::uint32_t e : device_.used) {
         const Extent& extent = device_.extents[e];
-        if (place_of(extent.word.load(std::memory_order_relaxed)) == Place::kHbm &&
-            !device_.ledger.live(e) && extent.pins.load(std::memory_order_relaxed) == 0)
+        const Place place = place_of(extent.word.load(std::memory_order_relaxed));
+        if ((place == Place::kHbm || (place == Place::kDram && dram_too)) &&
+            !device_.ledger.live(e) && !keeps_when_dead(extent))
             return true;
     }
     return false;
@@ -181,7 +195,7 @@ std::vector<std::uint32_t> Mover::frames_for(std::uint32_t count, const Keep& ke
         if (const std::uint32_t leave = must_leave(demand);
             leave > 0 && offload(std::min(leave, missing), keep) > 0)
             continue;
-        if (!dead_memory_will_pass()) break;
+        if (!dead_memory_will_pass(device_.dram.available() < missing)) break;
         device_.streams.flush(~std::uint64_t{0});
         if (device_.streams.needs_synchronisation()) device_.request_synchronisation();
         if (deadline == 0) deadline = now_ns() + kFrameWaitNs;
@@ -194,9 +208,11 @@ std::vector<std::uint32_t> Mover::frames_for(std::uint32_t count, const Keep& ke
 
 // Once: the user asked for less HBM than the job's transient memory needs at once.
 void Mover::settle_budget_advice(std::uint32_t wanted) noexcept {
-    // Sixteen extents of reserve: for the small allocations and the moves in flight.
+    // A reserve for small allocations and the moves in flight: sixteen extents, or an eighth of a
+    // job that is smaller than that.
+    const std::uint64_t used = std::uint64_t{live_in_hbm()} + wanted;
     const std::uint64_t bytes =
-        (std::uint64_t{live_in_hbm()} + wanted + 16) * device_.extent_bytes();
+        (used + std::min<std::uint64_t>(16, used / 8 + 1)) * device_.extent_bytes();
     std::uint64_t seen = counter(Counter::kSmallestBudgetBytes).load(std::memory_order_relaxed);
     if (bytes <= seen) return;
     counter(Counter::kSmallestBudgetBytes).store(bytes, std::memory_order_relaxed);
@@ -216,7 +232,7 @@ std::uint32_t Mover::drop_dead(std::uint32_t count) noexcept {
         for (std::uint32_t e : device_.used) {
             const Extent& extent = device_.extents[e];
             const std::uint64_t word = extent.word.load(std::memory_order_relaxed);
-            if (place_of(word) == Place::kNone || device_.ledger.live(e) || extent.pins.load() != 0)
+            if (place_of(word) == Place::kNone || device_.ledger.live(e) || keeps_when_dead(extent))
                 continue;
             candidates.push_back({e, newest_of(word)});
         }

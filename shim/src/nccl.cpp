@@ -66,7 +66,11 @@ int submit_group(int (*end)()) noexcept {
         auto work = std::make_unique<Submission>(*device, one.stream, false);
         for (const Span& span : one.spans)
             work->range(span.address, span.bytes);
-        if (work->open(Submission::Operands::kInHbm) == CUDA_SUCCESS)
+        // While one is open, nothing that came before it can be seen to pass: the others run where
+        // their memory is.
+        const auto operands =
+            open.empty() ? Submission::Operands::kInHbm : Submission::Operands::kInPlace;
+        if (work->open(operands) == CUDA_SUCCESS)
             open.push_back(std::move(work));
         else
             refused = true;

@@ -6,13 +6,20 @@
 namespace transit {
 namespace {
 
+CUstream named(CUstream stream, bool per_thread) noexcept {
+    return stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+}
+
 template <typename Call>
-CUresult begin_capture(Call&& call) noexcept {
+CUresult begin_capture(CUstream stream, bool per_thread, Call&& call) noexcept {
     // Counted before the call: from its return on, no event of ours may be recorded on a captured
     // stream.
-    capture_began();
+    capture_begins();
     const CUresult result = std::forward<Call>(call)();
-    if (result != CUDA_SUCCESS) capture_ended();
+    if (result == CUDA_SUCCESS)
+        capture_began_on(named(stream, per_thread));
+    else
+        capture_failed();
     return result;
 }
 
@@ -22,7 +29,8 @@ template <typename Call>
 CUresult end_capture(CUstream stream, bool per_thread, Call&& call) noexcept {
     const bool before = capturing(stream, per_thread);
     const CUresult result = std::forward<Call>(call)();
-    if (result == CUDA_SUCCESS || (before && !capturing(stream, per_thread))) capture_ended();
+    if (result == CUDA_SUCCESS || (before && !capturing(stream, per_thread)))
+        capture_ended_on(named(stream, per_thread));
     return result;
 }
 
@@ -38,30 +46,32 @@ CUresult hook_cuCtxSynchronize() {
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream stream) {
-    const bool ends_capture = transit::capturing(stream, false);
     if (transit::Device* device = transit::Device::active()) device->retire_stream(stream);
     const CUresult result = real_cuStreamDestroy_v2(stream);
-    if (ends_capture && result == CUDA_SUCCESS) transit::capture_ended();
+    if (result == CUDA_SUCCESS) transit::capture_ended_on(stream);  // if it began one
     return result;
 }
 
 CUresult hook_cuStreamBeginCapture(CUstream stream) {
-    return transit::begin_capture([&] { return real_cuStreamBeginCapture(stream); });
+    return transit::begin_capture(stream, false, [&] { return real_cuStreamBeginCapture(stream); });
 }
 CUresult hook_cuStreamBeginCapture_ptsz(CUstream stream) {
-    return transit::begin_capture([&] { return real_cuStreamBeginCapture_ptsz(stream); });
+    return transit::begin_capture(stream, true,
+                                  [&] { return real_cuStreamBeginCapture_ptsz(stream); });
 }
 CUresult hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-    return transit::begin_capture([&] { return real_cuStreamBeginCapture_v2(stream, mode); });
+    return transit::begin_capture(stream, false,
+                                  [&] { return real_cuStreamBeginCapture_v2(stream, mode); });
 }
 CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
-    return transit::begin_capture([&] { return real_cuStreamBeginCapture_v2_ptsz(stream, mode); });
+    return transit::begin_capture(stream, true,
+                                  [&] { return real_cuStreamBeginCapture_v2_ptsz(stream, mode); });
 }
 CUresult hook_cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                           const CUgraphNode* dependencies,
                                           const CUgraphEdgeData* data, size_t count,
                                           CUstreamCaptureMode mode) {
-    return transit::begin_capture([&] {
+    return transit::begin_capture(stream, false, [&] {
         return real_cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, count, mode);
     });
 }
@@ -69,7 +79,7 @@ CUresult hook_cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
                                                const CUgraphNode* dependencies,
                                                const CUgraphEdgeData* data, size_t count,
                                                CUstreamCaptureMode mode) {
-    return transit::begin_capture([&] {
+    return transit::begin_capture(stream, true, [&] {
         return real_cuStreamBeginCaptureToGraph_ptsz(stream, graph, dependencies, data, count,
                                                      mode);
     });

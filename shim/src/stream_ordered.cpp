@@ -59,6 +59,7 @@ void Device::retire_stream(CUstream stream) noexcept {
 
 CUresult Device::allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream stream,
                                   bool per_thread) noexcept {
+    if (bytes > arena_bytes_) return CUDA_ERROR_OUT_OF_MEMORY;
     const std::lock_guard lock(ledger_mutex);
     const std::uint32_t zone = zone_of(stream, per_thread, bytes < kSmallBytes);
     if (zone == kNoZone) return CUDA_ERROR_NOT_SUPPORTED;
@@ -103,7 +104,8 @@ void Device::wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream 
     auto at = fences_.lower_bound(address);
     if (at != fences_.begin() && std::prev(at)->second.end > address) --at;
     while (at != fences_.end() && at->first < address + bytes) {
-        real_cuStreamWaitEvent(stream, at->second.event.get(), 0);
+        if (real_cuStreamWaitEvent(stream, at->second.event.get(), 0) != CUDA_SUCCESS)
+            real_cuEventSynchronize(at->second.event.get());
         // A part of the freed range may still be free: it keeps its fence.
         if (at->second.end > address + bytes) {
             fences_.emplace(address + bytes, Fence{at->second.end, at->second.event});

@@ -1,5 +1,7 @@
 #include "transit/streams.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <iterator>
@@ -28,14 +30,18 @@ public:
         if (number_ == 0) number_ = threads.fetch_add(1, std::memory_order_relaxed);
         return number_;
     }
-    void used_by(Streams& streams) noexcept { streams_ = &streams; }
-    ~ThreadStream() {
-        if (streams_ != nullptr) streams_->retire_thread(number_);
+    void used_by(Streams& streams) noexcept {
+        streams_ = &streams;
+        process_ = getpid();
+    }
+    ~ThreadStream() {  // in a forked child the locks may be held by nobody
+        if (streams_ != nullptr && process_ == getpid()) streams_->retire_thread(number_);
     }
 
 private:
     std::uint64_t number_ = 0;
     Streams* streams_ = nullptr;
+    pid_t process_ = 0;
 };
 
 ThreadStream& thread_stream() noexcept {
@@ -271,8 +277,8 @@ bool Streams::needs_synchronisation() const noexcept {
         const auto index = static_cast<unsigned>(std::countr_zero(mask));
         const Slot& slot = slots_[index];
         const std::uint64_t thread = thread_of(slot.key.load(std::memory_order_acquire));
-        const bool anothers = thread != 0 && thread != thread_stream().number();
-        if (index != kOverflowSlot && !anothers && !slot.retired.load(std::memory_order_acquire))
+        const bool of_another = thread != 0 && thread != thread_stream().number();
+        if (index != kOverflowSlot && !of_another && !slot.retired.load(std::memory_order_acquire))
             continue;
         if (!synchronises(index)) continue;
         const std::uint64_t newest = slot.newest.load(std::memory_order_acquire);

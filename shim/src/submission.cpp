@@ -8,6 +8,7 @@
 #include "transit/capture.hpp"
 #include "transit/clock.hpp"
 #include "transit/device.hpp"
+#include "transit/per_thread.hpp"
 #include "transit/recorder.hpp"
 #include "transit/stats.hpp"
 #include "transit/verify.hpp"
@@ -23,7 +24,8 @@ thread_local unsigned t_depth = 0;
 
 std::vector<ExtentRange>& ranges_of_depth(unsigned depth) noexcept {
     // A deque: it grows without moving what open submissions hold.
-    static thread_local std::deque<std::vector<ExtentRange>> buffers;
+    static thread_local PerThread<std::deque<std::vector<ExtentRange>>> kept;
+    std::deque<std::vector<ExtentRange>>& buffers = *kept;
     while (buffers.size() <= depth)
         buffers.emplace_back();
     std::vector<ExtentRange>& chosen = buffers[depth];

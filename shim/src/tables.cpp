@@ -8,6 +8,7 @@
 
 #include "transit/capture.hpp"
 #include "transit/hooks.hpp"
+#include "transit/per_thread.hpp"
 #include "transit/stats.hpp"
 
 namespace transit {
@@ -16,12 +17,17 @@ namespace {
 constexpr std::size_t kMostTableBytes = std::size_t{16} << 20;
 
 // What the call under way overwrites, should it fail.
-thread_local std::vector<std::pair<std::uint64_t, Table>> t_overwritten;
+using Overwritten = std::vector<std::pair<std::uint64_t, Table>>;
+
+Overwritten& overwritten() noexcept {
+    static thread_local PerThread<Overwritten> kept;
+    return *kept;
+}
 
 // Needs the ledger's lock. What is captured does not happen now, perhaps never: nothing is
 // forgotten then.
 void overwrite(Device& device, CUdeviceptr to, std::size_t bytes) noexcept {
-    if (!captures_open()) device.ledger.drop_tables(to, bytes, &t_overwritten);
+    if (!captures_open()) device.ledger.drop_tables(to, bytes, &overwritten());
 }
 
 // Finds addresses in `words`; about 1 ns a word, since most words are none and most others repeat
@@ -90,14 +96,15 @@ void note_overwrite(CUdeviceptr to, std::size_t bytes) noexcept {
 }
 
 CUresult settled(CUresult result) noexcept {
-    if (t_overwritten.empty()) return result;
+    Overwritten& tables = overwritten();
+    if (tables.empty()) return result;
     Device* device = Device::active();
     if (result != CUDA_SUCCESS && device != nullptr) {
         const std::lock_guard lock(device->ledger_mutex);
-        for (auto& [address, table] : t_overwritten)
+        for (auto& [address, table] : tables)
             device->ledger.add_table(address, std::move(table), true);
     }
-    t_overwritten.clear();
+    tables.clear();
     return result;
 }
 

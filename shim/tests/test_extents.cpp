@@ -59,14 +59,29 @@ TEST_SUITE("extents") {
             }
         }
         GIVEN("as many holds as the field is meant for") {
-            for (int i = 0; i < 1'000'000; ++i)
+            for (int i = 0; i < 4095; ++i)
                 extent.hold();
             THEN("they spill into no neighbour") {
                 CHECK(place_of(extent.word.load()) == Place::kDram);
-                CHECK(newest_of(extent.word.load()) == 1'000'000);
-                for (int i = 0; i < 1'000'000; ++i)
+                CHECK(newest_of(extent.word.load()) == 4095);
+                for (int i = 0; i < 4095; ++i)
                     extent.release();
                 CHECK_FALSE(held(extent.word.load()));
+            }
+        }
+        GIVEN("births, more than their field counts") {
+            extent.announce(41, 1);
+            std::uint64_t before = extent.word.load();
+            THEN("each changes the word, and the number only grows") {
+                for (int i = 0; i < 3000; ++i) {
+                    extent.count_birth();
+                    CHECK(extent.word.load() > before);
+                    before = extent.word.load();
+                }
+                CHECK(newest_of(before) == 43);
+                CHECK_FALSE(held(before));
+                CHECK_FALSE(claimed(before));
+                CHECK(place_of(before) == Place::kDram);
             }
         }
         GIVEN("threads that announce and hold at once") {

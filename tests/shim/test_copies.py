@@ -105,7 +105,7 @@ gather(first)
 def test_copies_between_blocks_and_arrays(run, form):
     # GIVEN blocks nothing has named yet WHEN they are one end of a copy from or to an array THEN
     # they are touched (the simulated driver has no arrays, but is asked while they are mapped), and
-    # a table that is overwritten is forgotten
+    # a table that such a refused copy would have overwritten is remembered
     run(
         f"""
 open_device()
@@ -120,7 +120,7 @@ upload(table, [source])
 touches = lambda: counters()["table_touches"]
 fill(table + 4096, 1, 1); assert touches() == 1
 getattr(lib, "cuMemcpyAtoD_v2{form}")(c_uint64(table), c_void_p(1), c_size_t(0), c_size_t(8))
-fill(table + 4096, 1, 1); assert touches() == 1
+fill(table + 4096, 1, 1); assert touches() == 2
 """,
         TRANSIT_VERIFY=1,
     )

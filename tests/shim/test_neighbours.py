@@ -39,4 +39,4 @@ stop.set(); thread.join()
         TRANSIT_HBM=136 << 20,
         TRANSIT_DRAM=384 << 20,
     )
-    assert done.moves > 0
+    assert done.moves + done.stats.counter("aborted_moves") > 0  # a birth undoes a move

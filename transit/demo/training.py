@@ -47,7 +47,7 @@ def find_workload() -> Path:
 def need_numpy() -> None:
     """The workload computes with NumPy; Transit itself does not need it."""
     if util.find_spec("numpy") is None:
-        raise TransitError("the demonstration needs NumPy", "pip install 'transit-gpu[demo]'")
+        raise TransitError("the demonstration needs NumPy", "pip install numpy")
 
 
 def train_without(steps: int, folder: Path) -> Training:

@@ -5,8 +5,13 @@
 
 namespace transit {
 
-void capture_began() noexcept;
-void capture_ended() noexcept;
+/// Before the driver is told; `capture_failed` if it refuses.
+void capture_begins() noexcept;
+void capture_failed() noexcept;
+/// Of the stream that began it; others only join.
+void capture_began_on(CUstream stream) noexcept;
+/// True if a capture that began there was open, and has ended by that.
+bool capture_ended_on(CUstream stream) noexcept;
 /// One relaxed load.
 bool captures_open() noexcept;
 /// True if work submitted to `stream` now goes into a graph instead of the GPU. A driver call only

@@ -3,10 +3,11 @@
 //
 //   bits 0-1   Place: where its frame is
 //   bit  2     claimed: the mover is remapping it; a launch waits, holding nothing
-//   bits 4-23  holds: calls under way that reach it and have no number, since no stream runs them
-//   bits 24-63 newest: no operation that may access it has a greater number. It grows with every
-//              one, so the mover also sees by it if one came while it copied. 2^40 operations are
-//              127 days at 100,000 a second.
+//   bits 4-15  holds: calls under way that reach it and have no number, since no stream runs them
+//   bits 16-25 births of blocks in it, so that the mover sees one that came while it copied; what
+//              they spill over makes the number below one too great, which is safe
+//   bits 26-63 newest: no operation that may access it has a greater number. It grows with every
+//              one. 2^38 operations are 31 days at 100,000 a second.
 //
 // An operation needs no hold: it writes its number here before it submits, and its stream has not
 // passed that number before the driver has it (Streams).
@@ -20,10 +21,11 @@ namespace transit {
 
 inline constexpr std::uint64_t kPlaceMask = 3;
 inline constexpr std::uint64_t kClaimed = 4;
-inline constexpr unsigned kNewestShift = 24;
+inline constexpr unsigned kNewestShift = 26;
 inline constexpr std::uint64_t kHold = std::uint64_t{1} << 4;
 inline constexpr std::uint64_t kStateMask = (std::uint64_t{1} << kNewestShift) - 1;
-inline constexpr std::uint64_t kHoldMask = kStateMask & ~(kHold - 1);
+inline constexpr std::uint64_t kBirth = std::uint64_t{1} << 16;
+inline constexpr std::uint64_t kHoldMask = (kBirth - 1) & ~(kHold - 1);
 
 constexpr Place place_of(std::uint64_t word) { return static_cast<Place>(word & kPlaceMask); }
 constexpr bool claimed(std::uint64_t word) { return (word & kClaimed) != 0; }
@@ -48,6 +50,9 @@ struct Access {
     /// Until `release`: for what goes into a graph, or outlives its call. Answers the word before.
     std::uint64_t hold() noexcept { return raise(0, kHold); }
     void release() noexcept { word.fetch_sub(kHold, std::memory_order_release); }
+
+    /// A block has come alive in it.
+    void count_birth() noexcept { word.fetch_add(kBirth, std::memory_order_seq_cst); }
 
     /// An access that nobody announced, up to that number.
     void note(std::uint64_t number, std::uint64_t mask) noexcept {

@@ -40,6 +40,8 @@ public:
     void give(std::uint32_t frame) noexcept;
     /// Makes one more for later; false at the limit or when the driver refuses.
     bool make_ahead() noexcept;
+    /// Frames that `take` could still give.
+    std::uint32_t available() noexcept;
     /// Destroys frames in stock beyond `limit` made in all.
     void set_limit(std::uint32_t limit) noexcept;
     /// Destroys all frames, used or not; none is made after that.

@@ -77,7 +77,7 @@ private:
     bool passed(const Access& access, std::uint64_t word) const noexcept;
     bool still_may_move(std::uint32_t extent) noexcept;
     bool wait_idle(const std::vector<std::uint32_t>& extents, std::int64_t limit_ns) noexcept;
-    bool dead_memory_will_pass() noexcept;
+    bool dead_memory_will_pass(bool dram_too) noexcept;
     std::uint32_t live_in_hbm() noexcept;
     bool may_move(std::uint32_t extent) noexcept;
     std::vector<std::uint32_t> take_pending() noexcept;
