@@ -41,13 +41,12 @@ void capture_began_on(CUstream stream) noexcept {
     origins().push_back(stream);
 }
 
-bool capture_ended_on(CUstream stream) noexcept {
+void capture_ended_on(CUstream stream) noexcept {
     const std::lock_guard lock(origins_mutex());
     const auto found = std::find(origins().begin(), origins().end(), stream);
-    if (found == origins().end()) return false;
+    if (found == origins().end()) return;
     origins().erase(found);
     g_open.fetch_sub(1, std::memory_order_acq_rel);
-    return true;
 }
 
 Marking::Marking() noexcept {
@@ -59,11 +58,14 @@ Marking::~Marking() { g_marking.fetch_sub(1, std::memory_order_release); }
 
 bool captures_open() noexcept { return g_open.load(std::memory_order_acquire) > 0; }
 
+CUstream named(CUstream stream, bool per_thread) noexcept {
+    return stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
+}
+
 bool capturing(CUstream stream, bool per_thread) noexcept {
     if (!captures_open()) return false;
-    if (stream == nullptr && per_thread) stream = CU_STREAM_PER_THREAD;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+    return real_cuStreamIsCapturing(named(stream, per_thread), &status) == CUDA_SUCCESS &&
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 

@@ -37,10 +37,7 @@ CUresult batch(const CUdeviceptr* to, const CUdeviceptr* from, const std::size_t
         work.range(to[i], bytes[i]);
         work.range(from[i], bytes[i]);
     }
-    if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return settled(refused);
-    const CUresult result = settled(call());
-    const CUresult verdict = work.close();
-    return result == CUDA_SUCCESS ? verdict : result;
+    return carry_out(work, std::forward<Call>(call));
 }
 
 }  // namespace

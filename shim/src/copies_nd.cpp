@@ -131,10 +131,7 @@ CUresult copy_boxes(const Copy* copies, std::size_t count, CUstream stream, bool
         for (const Span& span : {span_of(one.to, one), span_of(one.from, one)})
             work.range(span.address, span.bytes);
     }
-    if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return settled(refused);
-    const CUresult result = settled(call());
-    const CUresult verdict = work.close();
-    return result == CUDA_SUCCESS ? verdict : result;
+    return carry_out(work, std::forward<Call>(call));
 }
 
 template <typename Copy, typename Call>

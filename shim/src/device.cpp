@@ -2,7 +2,6 @@
 #include "transit/device.hpp"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -105,17 +104,15 @@ namespace {
 // The context of the device that a first allocation now would make the managed one.
 bool primary_is_current(int ordinal) noexcept {
     CUdevice here = -1;
-    CUcontext current = nullptr;
     CUcontext primary = nullptr;
     unsigned flags = 0;
     int active = 0;
     if (real_cuCtxGetDevice(&here) != CUDA_SUCCESS || here != ordinal ||
-        real_cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
         real_cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != CUDA_SUCCESS || active == 0 ||
         real_cuDevicePrimaryCtxRetain(&primary, ordinal) != CUDA_SUCCESS)
         return false;
     real_cuDevicePrimaryCtxRelease_v2(ordinal);
-    return primary == current;
+    return primary == current_context();
 }
 
 }  // namespace
@@ -286,30 +283,6 @@ bool Device::free(CUdeviceptr address, CUresult* result) noexcept {
         zones_[allocation.zone].space.give(kept, allocation.span_bytes);
     kept_back_.clear();
     return true;
-}
-
-// Work of streams that no marker can be recorded on passes by synchronisation. That may take as
-// long as the application likes (a kernel can wait for the host), so a thread of its own waits.
-void Device::request_synchronisation() noexcept {
-    if (captures_open() || synchronising_.exchange(true, std::memory_order_acq_rel)) return;
-    const auto wait = [](void* self) -> void* {
-        auto& device = *static_cast<Device*>(self);
-        real_cuCtxSetCurrent(device.context_);
-        const OutsideCapture outside;
-        if (const Marking marking; marking.allowed()) device.synchronize();
-        device.synchronising_.store(false, std::memory_order_release);
-        return nullptr;
-    };
-    pthread_t thread{};
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    if (pthread_create(&thread, nullptr, wait, this) == 0)
-        pthread_detach(thread);
-    else
-        synchronising_.store(false, std::memory_order_release);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 // Needs the ledger's lock. `range` is the new block's, `reached` those of its extents that were

@@ -1,5 +1,5 @@
-// The device's own threads: one makes DRAM frames ahead, one (in stress tests) moves extents at
-// random.
+// The device's own threads: one makes DRAM frames ahead, one waits for the GPU where nobody else
+// may, one (in stress tests) moves extents at random.
 #include <pthread.h>
 #include <signal.h>
 
@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "transit/capture.hpp"
 #include "transit/clock.hpp"
 #include "transit/device.hpp"
 #include "transit/real.hpp"
@@ -16,16 +17,29 @@ namespace {
 
 constexpr std::uint32_t kStockAhead = 16;
 
+// The application's signals are not for a thread that is started while this lives.
+class WithoutSignals {
+public:
+    WithoutSignals() noexcept {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, &before_);
+    }
+    ~WithoutSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    WithoutSignals(const WithoutSignals&) = delete;
+    WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+private:
+    sigset_t before_;
+};
+
 }  // namespace
 
 // DRAM frames cost 10 ms each, so a thread makes them ahead: as many as commitments exceed HBM by,
 // and a few.
 void Device::start_stocking() noexcept {
     if (!dram.usable()) return;
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);  // the application's signals are not for this thread
+    const WithoutSignals blocked;
     static std::atomic<bool> stop{false};
     static std::atomic<bool> stopped{false};
     std::thread([this] {
@@ -36,7 +50,6 @@ void Device::start_stocking() noexcept {
         }
         stopped.store(true, std::memory_order_release);
     }).detach();
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     // The driver tears down at exit; a frame in the making then would crash it.
     std::atexit([] {
         stop.store(true, std::memory_order_release);
@@ -45,6 +58,26 @@ void Device::start_stocking() noexcept {
              ++i)
             nap_ns(1'000'000);
     });
+}
+
+// Work of streams that no marker can be recorded on passes by synchronisation. That may take as
+// long as the application likes (a kernel can wait for the host), so a thread of its own waits.
+void Device::request_synchronisation() noexcept {
+    if (captures_open() || synchronising_.exchange(true, std::memory_order_acq_rel)) return;
+    const auto wait = [](void* self) -> void* {
+        auto& device = *static_cast<Device*>(self);
+        real_cuCtxSetCurrent(device.context_);
+        const OutsideCapture outside;
+        if (const Marking marking; marking.allowed()) device.synchronize();
+        device.synchronising_.store(false, std::memory_order_release);
+        return nullptr;
+    };
+    pthread_t thread{};
+    const WithoutSignals blocked;
+    if (pthread_create(&thread, nullptr, wait, this) == 0)
+        pthread_detach(thread);
+    else
+        synchronising_.store(false, std::memory_order_release);
 }
 
 // Stress: moves whatever may move, all the time, in an order that the seed decides.

@@ -8,18 +8,18 @@
 namespace transit {
 namespace {
 
+bool starts_after(std::uint64_t address, const Ledger::Listed& listed) {
+    return address < listed.start;
+}
+
+}  // namespace
+
 void keep_each_once(std::vector<ExtentRange>& ranges) {
     const auto bounds = [](const ExtentRange& range) { return std::pair(range.first, range.last); };
     std::ranges::sort(ranges, {}, bounds);
     const auto rest = std::ranges::unique(ranges, {}, bounds);
     ranges.erase(rest.begin(), rest.end());
 }
-
-bool starts_after(std::uint64_t address, const Ledger::Listed& listed) {
-    return address < listed.start;
-}
-
-}  // namespace
 
 Ledger::Ledger(std::uint64_t base, std::uint32_t extents, std::uint64_t extent_bytes)
     : base_(base), span_(extents * extent_bytes),

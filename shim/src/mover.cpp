@@ -37,10 +37,6 @@ private:
     std::int64_t start_;
 };
 
-}  // namespace
-
-namespace {
-
 // Small memory never moves, but dead it has no content to keep; what replays or polling may still
 // reach has.
 bool keeps_when_dead(const Extent& extent) {

@@ -6,10 +6,6 @@
 namespace transit {
 namespace {
 
-CUstream named(CUstream stream, bool per_thread) noexcept {
-    return stream == nullptr && per_thread ? CU_STREAM_PER_THREAD : stream;
-}
-
 template <typename Call>
 CUresult begin_capture(CUstream stream, bool per_thread, Call&& call) noexcept {
     // Counted before the call: from its return on, no event of ours may be recorded on a captured

@@ -1,7 +1,6 @@
 // Tables: addresses that reach kernels through device memory. FSDP2's chunk_cat reads 6.7 GiB of
 // gradients a step through pointer tables copied from the host, up to 247 ms after the last launch
 // that names them.
-#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -50,14 +49,7 @@ std::vector<ExtentRange> addresses_in(Device& device, const void* from,
         end = block != nullptr ? block->end() : value + 1;
         reaches.push_back(block != nullptr ? block->extents : device.ledger.extents_of(value, 1));
     }
-    std::sort(reaches.begin(), reaches.end(), [](ExtentRange a, ExtentRange b) {
-        return a.first != b.first ? a.first < b.first : a.last < b.last;
-    });
-    reaches.erase(std::unique(reaches.begin(), reaches.end(),
-                              [](ExtentRange a, ExtentRange b) {
-                                  return a.first == b.first && a.last == b.last;
-                              }),
-                  reaches.end());
+    keep_each_once(reaches);
     return reaches;
 }
 

@@ -1,5 +1,6 @@
 """What PyTorch refuses under its cudaMallocAsync backend, and the command instead."""
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from transit import refusals
 
+Start = Callable[..., subprocess.Popen[str]]
 JOB = ("python", "train.py", "--allocator", "async", "a b")
 
 
@@ -43,13 +45,13 @@ def test_files_of_the_job_are_not_trusted(tmp_path: Path) -> None:
     assert refusals.describe("newThing") == "newThing"
 
 
-def test_a_refusal_is_answered_after_the_run(transit: Callable[..., object]) -> None:
+def test_a_refusal_is_answered_after_the_run(transit: Start) -> None:
     # GIVEN a job whose PyTorch refuses something
     script = "printf checkPoolLiveAllocations > $TRANSIT_RUN_DIR/1.refused; exit 3"
     # WHEN it has ended
     child = transit("run", "--allocator", "async", "--", "sh", "-c", script)
-    _, errors = child.communicate(timeout=20)  # type: ignore[attr-defined]
+    _, errors = child.communicate(timeout=20)
     # THEN its code comes back, with the command to run instead
-    assert child.returncode == 3  # type: ignore[attr-defined]
+    assert child.returncode == 3
     assert "PyTorch refused cudagraph trees (checkPoolLiveAllocations)" in errors
     assert "run: transit run --allocator native -- sh -c 'printf" in errors

@@ -10,8 +10,11 @@ void capture_begins() noexcept;
 void capture_failed() noexcept;
 /// Of the stream that began it; others only join.
 void capture_began_on(CUstream stream) noexcept;
-/// True if a capture that began there was open, and has ended by that.
-bool capture_ended_on(CUstream stream) noexcept;
+/// Nothing if none began there.
+void capture_ended_on(CUstream stream) noexcept;
+/// The handle that the driver knows a stream by: without one, a call of the per-thread kind means
+/// the thread's own.
+CUstream named(CUstream stream, bool per_thread) noexcept;
 /// One relaxed load.
 bool captures_open() noexcept;
 /// True if work submitted to `stream` now goes into a graph instead of the GPU. A driver call only

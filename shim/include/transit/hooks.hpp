@@ -18,6 +18,15 @@ struct Span {
     std::size_t bytes;
 };
 
+/// Opens copies and fills that have said all they name, makes the call, and closes them.
+template <typename Call>
+CUresult carry_out(Submission& work, Call&& call) noexcept {
+    if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return settled(refused);
+    const CUresult result = settled(std::forward<Call>(call)());
+    const CUresult verdict = work.close();
+    return result == CUDA_SUCCESS ? verdict : result;
+}
+
 /// Forwards a copy or fill that touches `spans`, in stream order. Without a managed device it is
 /// the bare call.
 template <typename Call>
@@ -28,10 +37,7 @@ CUresult submit(CUstream stream, bool per_thread, std::initializer_list<Span> sp
     Submission work(*device, stream, per_thread);
     for (const Span& span : spans)
         work.range(span.address, span.bytes);
-    if (const CUresult refused = work.open(Submission::Operands::kInPlace)) return settled(refused);
-    const CUresult result = settled(std::forward<Call>(call)());
-    const CUresult verdict = work.close();
-    return result == CUDA_SUCCESS ? verdict : result;
+    return carry_out(work, std::forward<Call>(call));
 }
 
 struct KernelInfo;

@@ -17,6 +17,9 @@ struct ExtentRange {
     std::uint32_t last = 0;  // inclusive
 };
 
+/// Sorts them and leaves out what repeats.
+void keep_each_once(std::vector<ExtentRange>& ranges);
+
 struct Block {
     std::uint64_t start = 0;
     std::uint64_t bytes = 0;
