@@ -47,7 +47,7 @@ std::atomic<Device*> Device::active_{nullptr};
 
 Device::Device(const Setup& setup)
     : access(setup.ordinal), ledger(setup.arena, kExtentCount, setup.extent_bytes),
-      extents(std::make_unique<Extent[]>(kExtentCount)), streams(setup.context),
+      extents(kExtentCount), streams(setup.context),
       hbm({CU_MEM_LOCATION_TYPE_DEVICE, {setup.ordinal}}, setup.extent_bytes,
           static_cast<std::uint32_t>(setup.budgets.hbm_bytes / setup.extent_bytes), access),
       dram(setup.budgets.dram_place, setup.extent_bytes,

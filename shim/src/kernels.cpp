@@ -150,8 +150,10 @@ const KernelInfo& kernel_info(CUfunction function) noexcept {
         const KernelInfo* info = nullptr;
         std::uint32_t generation = 0;
     };
-    static thread_local std::array<Entry, 256> cache;
-    Entry& entry = cache[(reinterpret_cast<std::uintptr_t>(function) >> 5) % cache.size()];
+    constexpr unsigned kBits = 9;
+    static thread_local std::array<Entry, std::size_t{1} << kBits> cache;
+    Entry& entry =
+        cache[reinterpret_cast<std::uintptr_t>(function) * 0x9E3779B97F4A7C15 >> (64 - kBits)];
     const std::uint32_t generation = registry().generation.load(std::memory_order_acquire);
     if (entry.function != function || entry.generation != generation)
         entry = {function, look_up(function), generation};

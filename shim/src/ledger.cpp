@@ -23,7 +23,8 @@ void keep_each_once(std::vector<ExtentRange>& ranges) {
 
 Ledger::Ledger(std::uint64_t base, std::uint32_t extents, std::uint64_t extent_bytes)
     : base_(base), span_(extents * extent_bytes),
-      extent_shift_(static_cast<unsigned>(std::countr_zero(extent_bytes))), by_extent_(extents) {}
+      extent_shift_(static_cast<unsigned>(std::countr_zero(extent_bytes))), by_extent_(extents),
+      changes_(extents), known_(std::size_t{1} << kMemoBits) {}
 
 ExtentRange Ledger::extents_of(std::uint64_t address, std::uint64_t bytes) const {
     const std::uint64_t offset = address - base_;
@@ -72,19 +73,18 @@ void Ledger::add_block(const Block& block, std::vector<std::uint32_t>& born,
                     {block.start, block.end(), owned.get(), owned->has_tables || owned->opaque});
     }
     live_bytes_ += block.bytes;
-    ++generation_;
     blocks_.emplace(block.start, std::move(owned));
 }
 
 void Ledger::unlink(Block& block, std::vector<std::uint32_t>& died) {
     for (std::uint32_t e = block.extents.first; e <= block.extents.last; ++e) {
+        ++changes_[e];
         std::vector<Listed>& here = by_extent_[e];
         here.erase(
             std::prev(std::upper_bound(here.begin(), here.end(), block.start, starts_after)));
         if (here.empty()) died.push_back(e);
     }
     live_bytes_ -= block.bytes;
-    ++generation_;
     if (block.has_tables) drop_tables(block.start, block.bytes);
 }
 
@@ -128,7 +128,7 @@ void Ledger::remove_blocks(std::uint64_t address, std::uint64_t bytes,
 
 const Ledger::Listed* Ledger::look_up(std::uint64_t address) const {
     if (!contains(address)) return nullptr;
-    const std::vector<Listed>& here = by_extent_[(address - base_) >> extent_shift_];
+    const std::vector<Listed>& here = by_extent_[extent_of(address)];
     const auto after = std::upper_bound(here.begin(), here.end(), address, starts_after);
     if (after == here.begin()) return nullptr;
     const Listed& listed = *std::prev(after);
@@ -136,10 +136,11 @@ const Ledger::Listed* Ledger::look_up(std::uint64_t address) const {
 }
 
 void Ledger::list_as_holder(const Block& block) {
-    ++generation_;
-    for (std::uint32_t e = block.extents.first; e <= block.extents.last; ++e)
+    for (std::uint32_t e = block.extents.first; e <= block.extents.last; ++e) {
+        ++changes_[e];
         for (Listed& listed : by_extent_[e])
             if (listed.block == &block) listed.holds_addresses = true;
+    }
 }
 
 void Ledger::make_opaque(Block& block) {

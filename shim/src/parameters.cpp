@@ -1,21 +1,10 @@
 // Addresses in launch parameters: every aligned 8-byte word may be one.
-#include <cstring>
-
 #include "transit/hooks.hpp"
 #include "transit/kernels.hpp"
 #include "transit/stats.hpp"
 
 namespace transit {
 namespace {
-
-void scan_words(Submission& work, const void* from, std::size_t bytes) noexcept {
-    const char* at = static_cast<const char*>(from);
-    for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
-        std::uint64_t value = 0;
-        std::memcpy(&value, at + i, 8);
-        work.word(value);
-    }
-}
 
 // {BUFFER_POINTER, p, BUFFER_SIZE, &n, END}: cuBLAS passes one buffer with its tensor maps and raw
 // addresses.
@@ -27,7 +16,7 @@ void scan_extra(Submission& work, void** extra) noexcept {
         if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
             bytes = *static_cast<const std::size_t*>(extra[1]);
     }
-    if (buffer != nullptr) scan_words(work, buffer, bytes);
+    if (buffer != nullptr) work.words(buffer, bytes);
 }
 
 }  // namespace
@@ -38,7 +27,7 @@ void scan_parameters(Submission& work, const KernelInfo& kernel, void** params,
     const bool unknown = params != nullptr && !kernel.layout_known;
     if (params != nullptr && kernel.layout_known)
         for (std::size_t i = 0; i < kernel.parameters.size(); ++i)
-            scan_words(work, params[i], kernel.parameters[i].bytes);
+            work.words(params[i], kernel.parameters[i].bytes);
     if (unknown) return unseen_parameters(work, kernel);
     if (kernel.unseen) work.everything();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <deque>
 #include <utility>
 
@@ -31,20 +32,6 @@ std::vector<ExtentRange>& ranges_of_depth(unsigned depth) noexcept {
     std::vector<ExtentRange>& chosen = buffers[depth];
     chosen.clear();
     return chosen;
-}
-
-// What a thread looked up lately. Optimizers name the same hundred blocks launch after launch,
-// while nothing comes or goes: a look-up costs 30 ns, this 5.
-struct Known {
-    std::uint64_t address;
-    std::uint64_t generation;  // of the ledger when it was looked up; it starts with 1
-    ExtentRange extents;
-};
-
-Known& known_at(std::uint64_t address) noexcept {
-    constexpr unsigned kBits = 9;
-    static thread_local std::array<Known, std::size_t{1} << kBits> known;
-    return known[address * 0x9E3779B97F4A7C15 >> (64 - kBits)];
 }
 
 }  // namespace
@@ -85,9 +72,8 @@ void Submission::hit(std::uint64_t value) noexcept {
         return;
     }
     const bool plain = !makes_opaque_ && !copies_ && !recording();
-    Known& known = known_at(value);
-    if (plain && known.address == value && known.generation == device_.ledger.generation()) {
-        add(known.extents);
+    if (const ExtentRange* known = plain ? device_.ledger.recall(value) : nullptr) {
+        add(*known);
         return;
     }
     const Ledger::Listed* listed = device_.ledger.look_up(value);
@@ -102,7 +88,7 @@ void Submission::hit(std::uint64_t value) noexcept {
         last_bytes_ = listed->end - listed->start;
     }
     if (plain && !listed->holds_addresses) {
-        known = {value, device_.ledger.generation(), extents};
+        device_.ledger.remember(value, extents);
         return;
     }
     if (makes_opaque_ || copies_ || listed->holds_addresses) spread(*listed->block);
@@ -122,6 +108,33 @@ void Submission::spread(Block& block) noexcept {
     for (Block* earlier : named_)
         device_.ledger.make_opaque(*earlier);
     named_.clear();
+}
+
+// Few words are addresses. Those that are go through in batches, so that what is read of each is on
+// its way while the others are looked at: an optimizer's list names a hundred.
+void Submission::words(const void* from, std::size_t bytes) noexcept {
+    constexpr std::size_t kBatch = 32;
+    std::array<std::uint64_t, kBatch> found;
+    std::size_t count = 0;
+    const std::uint64_t arena = device_.arena();
+    const std::uint64_t arena_bytes = device_.arena_bytes();
+    const bool foreign = device_.ledger.has_foreign_tables();
+    const char* const at = static_cast<const char*>(from);
+    const auto through = [&] {
+        for (std::size_t i = 0; i < count; ++i)
+            word(found[i]);
+        count = 0;
+    };
+    for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, at + i, 8);
+        const bool ours = value - arena < arena_bytes;
+        if (!ours && (!foreign || value == 0)) continue;
+        if (ours) device_.ledger.prefetch(value);
+        found[count++] = value;
+        if (count == kBatch) through();
+    }
+    through();
 }
 
 void Submission::range(CUdeviceptr address, std::size_t bytes) noexcept {

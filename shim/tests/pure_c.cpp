@@ -72,6 +72,19 @@ TRANSIT_C std::uint64_t transit_ledger_find(Ledger* ledger, std::uint64_t addres
     const transit::Block* block = ledger->find(address);
     return block == nullptr ? kNothing : block->start;
 }
+/// What a launch does with an address: recall it, or look it up and remember.
+TRANSIT_C int transit_ledger_touch(Ledger* ledger, std::uint64_t address, std::uint32_t* first,
+                                   std::uint32_t* last) {
+    const auto* listed = ledger->look_up(address);
+    const transit::ExtentRange* known = ledger->recall(address);
+    if (known == nullptr && listed == nullptr) return 0;
+    const transit::ExtentRange extents =
+        known != nullptr ? *known : ledger->extents_of(listed->start, listed->end - listed->start);
+    if (known == nullptr) ledger->remember(address, extents);
+    *first = extents.first;
+    *last = extents.last;
+    return known != nullptr ? 2 : 1;
+}
 TRANSIT_C int transit_ledger_live(const Ledger* ledger, std::uint32_t extent) {
     return ledger->live(extent) ? 1 : 0;
 }

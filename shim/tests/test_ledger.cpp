@@ -78,6 +78,39 @@ TEST_SUITE("ledger") {
         }
     }
 
+    SCENARIO("a block is recalled until something there dies or comes to hold addresses") {
+        GIVEN("two blocks in extent 1, remembered") {
+            Ledger ledger(kBase, kExtents, kExtent);
+            const std::uint64_t first = kBase + kExtent;
+            const std::uint64_t second = first + 4096;
+            add(ledger, first, 4096);
+            add(ledger, second, kExtent);
+            CHECK(ledger.recall(second + 64) == nullptr);
+            ledger.remember(second + 64, {1, 2});
+            WHEN("nothing changes but a birth") {
+                add(ledger, kBase + 3 * kExtent / 2 + kExtent, 512);
+                THEN("its extents are known, of that address alone") {
+                    REQUIRE(ledger.recall(second + 64) != nullptr);
+                    CHECK(ledger.recall(second + 64)->first == 1);
+                    CHECK(ledger.recall(second + 64)->last == 2);
+                    CHECK(ledger.recall(second) == nullptr);
+                }
+            }
+            WHEN("its neighbour dies") {
+                remove(ledger, first);
+                THEN("it is looked up again") { CHECK(ledger.recall(second + 64) == nullptr); }
+            }
+            WHEN("it becomes opaque") {
+                ledger.make_opaque(second, 8);
+                THEN("it is looked up again") { CHECK(ledger.recall(second + 64) == nullptr); }
+            }
+            WHEN("a table is stored in it") {
+                ledger.add_table(second + 128, {64, {{5, 5}}});
+                THEN("it is looked up again") { CHECK(ledger.recall(second + 64) == nullptr); }
+            }
+        }
+    }
+
     SCENARIO("a block that ends where an extent does stays out of the next one") {
         Ledger ledger(kBase, kExtents, kExtent);
         CHECK(add(ledger, kBase + kExtent, kExtent) == Extents{1});

@@ -4,7 +4,9 @@
 //   gemm   one buffer of 40 words with three addresses, as cuBLAS passes it
 //   adam   a fused optimizer's 4 KiB list of 4 x 27 addresses: parameters of the 3.6 B workload
 //   copy   a copier with two addresses
-// Between launches 1 MiB is read, as the framework's own work leaves the caches cold.
+//   point  an elementwise kernel: 80 words with three addresses
+// Between launches 1 MiB is read, and a line of each of 4096 pages, as the framework's own work
+// leaves the caches and the TLB cold.
 #include <cuda.h>
 
 #include <array>
@@ -29,6 +31,8 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kList = 4096;
+constexpr std::size_t kPages = 4096;
+constexpr std::size_t kPageWords = 4096 / 8;
 
 void nothing(void*, const void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned) {}
 
@@ -70,16 +74,21 @@ int main(int count, char** arguments) {
     CHECK(cuModuleLoadData(&module, "image"));
     const std::vector<CUdeviceptr> blocks = make_blocks(4 * 28);
 
-    const char* name = kind == "adam"   ? "FusedOptimizerTensorListMetadata"
-                       : kind == "copy" ? "direct_copy_kernel"
-                                        : "gemm";
-    const std::size_t words = kind == "adam" ? kList / 8 : kind == "copy" ? 6 : 40;
+    const char* name = kind == "adam"    ? "FusedOptimizerTensorListMetadata"
+                       : kind == "copy"  ? "direct_copy_kernel"
+                       : kind == "point" ? "elementwise_kernel"
+                                         : "gemm";
+    const std::size_t words = kind == "adam"    ? kList / 8
+                              : kind == "copy"  ? 6
+                              : kind == "point" ? 80
+                                                : 40;
     const std::size_t lists = kind == "adam" ? 4 : 1;
     const std::size_t each = kind == "adam" ? 27 : kind == "copy" ? 2 : 3;
     const CUfunction function =
         registered(simulator, module, name, static_cast<unsigned>(words * 8));
     std::array<std::uint64_t, kList / 8> parameter{};
     std::vector<std::uint64_t> cold(kMiB / 8, 1);
+    std::vector<std::uint64_t> pages(kPages * kPageWords, 1);
     std::uint64_t sum = 0;
     const std::size_t per_list = blocks.size() / 4;
     for (long i = 0; i < launches; ++i) {
@@ -93,6 +102,8 @@ int main(int count, char** arguments) {
                            (k < 5 ? static_cast<std::size_t>(i) * 5 + k : k) % per_list];
         for (std::uint64_t word : cold)
             sum += word;
+        for (std::size_t page = 0; page < kPages; ++page)
+            sum += pages[page * kPageWords + page % kPageWords];
         void* params[] = {parameter.data()};
         CHECK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, nullptr, params, nullptr));
     }

@@ -21,7 +21,7 @@ from shim_build import Libraries, cuda_include  # noqa: E402
 
 from transit.stats import read_folder  # noqa: E402
 
-KINDS = ("gemm", "copy", "adam")
+KINDS = ("gemm", "copy", "point", "adam")
 
 
 def build(libraries: Libraries, folder: Path) -> Path:

@@ -69,6 +69,36 @@ def test_blocks_and_extents_agree_with_a_dict(pure: Pure, history: list[Call]) -
         check(ledger, blocks)
 
 
+@given(history=calls)
+def test_what_is_recalled_is_what_is_there(pure: Pure, history: list[Call]) -> None:
+    # GIVEN a ledger that was asked for every address after each change
+    blocks: dict[int, int] = {}
+    with pure.ledger(BASE, EXTENTS, EXTENT) as ledger:
+        for kind, start, count in history:
+            count = min(count, UNITS - start)
+            # WHEN a block comes, goes, or takes the place of others
+            if kind == "add":
+                for gone in overlapped(blocks, start, count):
+                    del blocks[gone]
+                blocks[start] = count
+                ledger.add_block(BASE + start * UNIT, count * UNIT)
+            elif kind == "remove":
+                blocks.pop(start, None)
+                ledger.remove_block(BASE + start * UNIT)
+            # THEN each address still means the extents of its block, twice alike
+            owner = {unit: s for s, n in blocks.items() for unit in range(s, s + n)}
+            for unit in range(UNITS):
+                first = ledger.touch(BASE + unit * UNIT)
+                again = ledger.touch(BASE + unit * UNIT)
+                if unit not in owner:
+                    assert first is None and again is None
+                    continue
+                assert first is not None and again is not None
+                at = owner[unit]
+                assert set(first[0]) == set(again[0]) == extents({at: blocks[at]})
+                assert again[1]
+
+
 tables = st.lists(
     st.tuples(
         st.sampled_from(["add", "add", "add", "drop"]),

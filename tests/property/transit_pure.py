@@ -21,6 +21,7 @@ _SIGNATURES = {
     "ledger_remove_block": (c_int, c_void_p, c_uint64, _U32S, ctypes.POINTER(c_size_t)),
     "ledger_remove_blocks": (c_size_t, c_void_p, c_uint64, c_uint64, _U32S),
     "ledger_find": (c_uint64, c_void_p, c_uint64),
+    "ledger_touch": (c_int, c_void_p, c_uint64, _U32S, _U32S),
     "ledger_live": (c_int, c_void_p, c_uint32),
     "ledger_live_bytes": (c_uint64, c_void_p),
     "ledger_add_table": (None, c_void_p, c_uint64, c_uint64, c_uint32, c_uint32),
@@ -81,6 +82,14 @@ class Ledger:
     def find(self, address: int) -> int | None:
         start = self._library.transit_ledger_find(self._handle, address)
         return None if start == NOTHING else start
+
+    def touch(self, address: int) -> tuple[range, bool] | None:
+        """The extents of the block there, and whether they were recalled."""
+        first, last = c_uint32(), c_uint32()
+        how = self._library.transit_ledger_touch(
+            self._handle, address, ctypes.byref(first), ctypes.byref(last)
+        )
+        return None if how == 0 else (range(first.value, last.value + 1), how == 2)
 
     def live(self, extent: int) -> bool:
         return bool(self._library.transit_ledger_live(self._handle, extent))

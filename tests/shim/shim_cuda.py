@@ -222,7 +222,7 @@ def moves():
 
 def pass_markers(on=None):
     """Operations that touch nothing, enough for the shim to see that the stream has passed."""
-    for _ in range(17):
+    for _ in range(33):
         launch("sim_spin", 1, on=on)
 
 

@@ -14,6 +14,7 @@
 #include "transit/address_space.hpp"
 #include "transit/extents.hpp"
 #include "transit/frames.hpp"
+#include "transit/huge_pages.hpp"
 #include "transit/kernels.hpp"
 #include "transit/ledger.hpp"
 #include "transit/mover.hpp"
@@ -126,6 +127,8 @@ public:
     int ordinal() const noexcept { return ordinal_; }
     CUcontext context() const noexcept { return context_; }
     std::uint64_t extent_bytes() const noexcept { return extent_bytes_; }
+    CUdeviceptr arena() const noexcept { return arena_; }
+    std::uint64_t arena_bytes() const noexcept { return arena_bytes_; }
     CUdeviceptr address_of(std::uint32_t extent) const noexcept {
         return arena_ + extent * extent_bytes_;
     }
@@ -138,7 +141,7 @@ public:
     Ledger ledger;
     std::vector<std::uint32_t> pending;  // live extents without a usable frame; the ledger's lock
     std::atomic<std::uint32_t> pending_count{0};
-    std::unique_ptr<Extent[]> extents;
+    OnHugePages<Extent> extents;
     std::vector<std::uint32_t>
         used;  // extents that ever had an allocation, in that order; the ledger's lock
     Access

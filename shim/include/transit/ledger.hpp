@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transit/huge_pages.hpp"
+
 namespace transit {
 
 struct ExtentRange {
@@ -112,8 +114,24 @@ public:
                                 std::vector<ExtentRange>& out) const;
     bool has_foreign_tables() const { return foreign_tables_.load(std::memory_order_relaxed) != 0; }
 
-    /// Changes whenever an address may come to mean something else.
-    std::uint64_t generation() const { return generation_; }
+    /// The extents of the block that contains `address`, if `remember` was told of it and nothing
+    /// died or came to hold addresses there since; else nullptr. 5 ns. A look-up costs 30 ns, and
+    /// several times that when its lines are cold.
+    const ExtentRange* recall(std::uint64_t address) const {
+        const Known& known = known_[place_in_memo(address)];
+        return known.address == address && known.changes == changes_[extent_of(address)]
+                   ? &known.extents
+                   : nullptr;
+    }
+    /// Brings what `recall` reads nearer. Needs no lock.
+    void prefetch(std::uint64_t address) const {
+        __builtin_prefetch(&known_[place_in_memo(address)]);
+        __builtin_prefetch(&changes_[extent_of(address)]);
+    }
+    /// For blocks that hold no addresses: what is recalled is all there is to know.
+    void remember(std::uint64_t address, ExtentRange extents) {
+        known_[place_in_memo(address)] = {address, changes_[extent_of(address)], extents};
+    }
     bool live(std::uint32_t extent) const { return !by_extent_[extent].empty(); }
     std::uint64_t live_bytes() const { return live_bytes_; }
     std::size_t block_count() const { return blocks_.size(); }
@@ -123,6 +141,21 @@ public:
 private:
     using Blocks = std::map<std::uint64_t, std::unique_ptr<Block>>;
 
+    struct Known {
+        std::uint64_t address = 0;  // in no arena, so an empty entry answers nothing
+        std::uint64_t changes = 0;
+        ExtentRange extents;
+    };
+    static constexpr unsigned kMemoBits =
+        12;  // a model of 300 parameters has 1,200 blocks that stay
+
+    static std::size_t place_in_memo(std::uint64_t address) {
+        return address * 0x9E3779B97F4A7C15 >> (64 - kMemoBits);
+    }
+    std::size_t extent_of(std::uint64_t address) const {
+        return (address - base_) >> extent_shift_;
+    }
+
     Blocks::const_iterator first_reaching(std::uint64_t address) const;
     void list_as_holder(const Block& block);
     void unlink(Block& block, std::vector<std::uint32_t>& died);
@@ -131,11 +164,12 @@ private:
     std::uint64_t span_;
     unsigned extent_shift_;
     std::uint64_t live_bytes_ = 0;
-    std::uint64_t generation_ = 1;
     std::atomic<std::size_t> foreign_tables_{0};  // read without the lock
     std::map<std::uint64_t, Allocation> allocations_;
     Blocks blocks_;
-    std::vector<std::vector<Listed>> by_extent_;  // sorted by start
+    OnHugePages<std::vector<Listed>> by_extent_;  // sorted by start
+    OnHugePages<std::uint64_t> changes_;          // of each extent: deaths, and blocks come to hold
+    OnHugePages<Known> known_;
     std::map<std::uint64_t, Table> tables_;
 };
 

@@ -31,6 +31,8 @@ public:
         if (value - last_start_ < last_bytes_) return;
         if (device_.owns(value) || (value != 0 && device_.ledger.has_foreign_tables())) hit(value);
     }
+    /// All aligned words of a parameter.
+    void words(const void* from, std::size_t bytes) noexcept;
     /// A range that a copy or fill names exactly.
     void range(CUdeviceptr address, std::size_t bytes) noexcept;
     void everything() noexcept { everything_ = true; }
