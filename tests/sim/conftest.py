@@ -10,16 +10,13 @@ import pytest
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
+sys.path.append(str(HERE.parent / "shim"))
+
+from shim_build import cuda_include  # noqa: E402
+
 LIBRARY = "libtransit_sim_cuda.so"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def cuda_include() -> str:
-    """Where cuda.h is: told, or the newest toolkit installed."""
-    told = os.environ.get("TRANSIT_CUDA_INCLUDE")
-    found = sorted(Path("/usr/local").glob("cuda*/include/cuda.h"))
-    return told or (str(found[-1].parent) if found else "/usr/local/cuda/include")
 
 
 def build(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,20 @@ def test_pool_returns_its_cache_before_it_gives_up(sim_library):
         check=True,
         env={**os.environ, **environment, "PYTHONPATH": str(GPT.parent)},
     )
+
+
+def test_ends_as_interrupted_with_kernels_queued(sim_library):
+    # GIVEN kernels in the queue, one of them running WHEN Ctrl-C arrives THEN the process ends by
+    # that signal and not by an abort
+    code = (
+        "import time; from simdriver import *; d = Driver()\n"
+        "k = d.kernel('slow', 'i', lambda _: time.sleep(0.01))\n"
+        "for i in range(20): k(i)\n"
+        "raise KeyboardInterrupt"
+    )
+    environment = {"LD_PRELOAD": str(sim_library), "PYTHONPATH": str(GPT.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **environment})
+    assert done.returncode == -signal.SIGINT
 
 
 def test_ranks_train_together(sim_library, tmp_path):

@@ -4,6 +4,7 @@ Knows nothing of Transit: it opens ``libcuda.so.1`` as any program does. Only th
 kernels goes to the simulated driver itself, since no real driver offers that.
 """
 
+import atexit
 import ctypes
 import os
 import struct
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 OUT_OF_MEMORY = 2
+NOT_READY = 600
+EXIT_WAIT_S = 5.0
 SEGMENT_BYTES = 2 << 20  # small blocks share segments of this size, as in PyTorch's allocator
 SMALL_BYTES = 1 << 20  # from here on a tensor has a segment of its own
 ALIGNMENT_BYTES = 512
@@ -109,6 +112,17 @@ class Driver:
         self.call("cuStreamCreate", ctypes.byref(self.stream), 1)
         self.module = ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(self.module), b"simulated image")
+        atexit.register(self._let_kernels_end)
+
+    def _let_kernels_end(self) -> None:
+        # A kernel is Python code in the simulator's thread. Should the interpreter end meanwhile
+        # (Ctrl-C), it ends that thread by force, which aborts the process. Not for ever: a
+        # collective may wait for a rank that is gone.
+        end_s = time.monotonic() + EXIT_WAIT_S
+        while self.try_call("cuStreamQuery", self.stream) == NOT_READY:
+            if time.monotonic() > end_s:
+                break
+            time.sleep(0.001)
 
     def _declare(self) -> None:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
@@ -120,6 +134,7 @@ class Driver:
             "cuMemcpyDtoHAsync_v2": [pointer, address, size, pointer],
             "cuMemsetD8Async": [address, ctypes.c_ubyte, size, pointer],
             "cuStreamSynchronize": [pointer],
+            "cuStreamQuery": [pointer],
             "cuLaunchKernel": [pointer, *[u32] * 7, pointer, pointer, pointer],
         }
 
