@@ -10,10 +10,10 @@ namespace {
 constexpr std::uint64_t kAutoReserveBytes = std::uint64_t{2}
                                             << 30;  // for modules, workspaces, NCCL
 
-std::uint64_t hbm_budget(bool& cut) noexcept {
+std::optional<std::uint64_t> hbm_budget(bool& cut) noexcept {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
-    if (real_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
+    if (real_cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return std::nullopt;
     const std::uint64_t most =
         free_bytes > kAutoReserveBytes ? free_bytes - kAutoReserveBytes : free_bytes / 2;
     const Options& wish = options();
@@ -47,9 +47,11 @@ CUmemLocation dram_place(int ordinal) noexcept {
 
 }  // namespace
 
-Budgets budgets(int ordinal) noexcept {
+std::optional<Budgets> budgets(int ordinal) noexcept {
     Budgets found{};
-    found.hbm_bytes = hbm_budget(found.hbm_cut);
+    const auto hbm_bytes = hbm_budget(found.hbm_cut);
+    if (!hbm_bytes) return std::nullopt;
+    found.hbm_bytes = *hbm_bytes;
     found.dram_bytes = options().dram_bytes;
     found.dram_place = dram_place(ordinal);
     found.dram_cut = found.dram_bytes != 0 && found.dram_place.type == CU_MEM_LOCATION_TYPE_INVALID;

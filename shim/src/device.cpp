@@ -71,7 +71,12 @@ Device* Device::create() noexcept {
     open_stats();
     counter(Counter::kLifetimes).store(lifetimes_attached() ? 1 : 0, std::memory_order_relaxed);
     setup.extent_bytes = options().extent_bytes;
-    setup.budgets = budgets(setup.ordinal);
+    const auto found = budgets(setup.ordinal);
+    if (!found) {
+        warn_once("the driver does not say how much memory is free; running without Transit");
+        return nullptr;
+    }
+    setup.budgets = *found;
     if (setup.budgets.hbm_cut)
         warn_once(
             "the HBM budget is more than this device has free; using what is free less a reserve");
@@ -86,6 +91,16 @@ Device* Device::create() noexcept {
     }
     auto* device = new (std::nothrow) Device(setup);
     if (device == nullptr) return nullptr;
+    if (!device->hbm.usable()) {
+        warn_once("the driver cannot reserve an address range for GPU memory; running without "
+                  "Transit");
+        delete device;
+        real_cuMemAddressFree(setup.arena, kExtentCount * setup.extent_bytes);
+        return nullptr;
+    }
+    if (setup.budgets.dram_bytes != 0 && !device->dram.usable())
+        warn_once("the driver cannot reserve an address range for CPU memory; running within the "
+                  "HBM budget alone");
     device->start_stocking();
     if (options().force_moves_seed != 0) device->start_forced_moves(options().force_moves_seed);
     pthread_atfork(nullptr, nullptr, [] { active_.store(nullptr, std::memory_order_release); });
@@ -121,10 +136,11 @@ std::uint64_t Device::total_bytes_of(int ordinal) noexcept {
     if (const Device* device = active())
         return device->ordinal() == ordinal ? device->total_bytes() : 0;
     if (g_gave_up.load(std::memory_order_acquire) || !primary_is_current(ordinal)) return 0;
-    return total_of(budgets(ordinal));
+    const auto found = budgets(ordinal);
+    return found ? total_of(*found) : 0;
 }
 
-Device* Device::for_query() noexcept {
+Device* Device::for_reservation() noexcept {
     Device* device = active();
     if (device != nullptr) return device->is_current() ? device : nullptr;
     if (g_gave_up.load(std::memory_order_acquire) || current_context() == nullptr) return nullptr;
@@ -153,7 +169,7 @@ void Device::end() noexcept {
 }
 
 Device* Device::for_allocation() noexcept {
-    Device* device = for_query();
+    Device* device = for_reservation();
     if (device == nullptr && active() != nullptr)
         count_named("passed", "allocation on another device or context");
     if (device != nullptr && captures_open()) {

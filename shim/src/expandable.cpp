@@ -54,7 +54,9 @@ bool Device::unreserve(CUdeviceptr address) noexcept {
 CUresult Device::promise(CUmemGenericAllocationHandle* out, std::size_t bytes) noexcept {
     const std::lock_guard lock(ledger_mutex);
     const std::uint64_t held = std::uint64_t{committed_extents_} * extent_bytes_ + promised_bytes_;
-    if (held + bytes > (std::uint64_t{hbm.limit()} + dram.limit()) * extent_bytes_) {
+    // A piece may begin in one extent and end in the next: mapped, it holds both whole.
+    const std::uint64_t most = (bytes + 2 * extent_bytes_ - 2) / extent_bytes_ * extent_bytes_;
+    if (held + most > (std::uint64_t{hbm.limit()} + dram.limit()) * extent_bytes_) {
         counter(Counter::kRefusedBytes).fetch_add(bytes, std::memory_order_relaxed);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -112,7 +114,7 @@ CUresult hook_cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignme
     using namespace transit;
     if (out != nullptr && wish == 0 && called_by_pytorch(__builtin_return_address(0))) {
         attach_lifetimes();
-        Device* device = lifetimes_attached() ? Device::for_query() : nullptr;
+        Device* device = lifetimes_attached() ? Device::for_reservation() : nullptr;
         if (device != nullptr && device->reserve(out, bytes)) return CUDA_SUCCESS;
         count_named("passed", "expandable segment without lifetimes");
     }

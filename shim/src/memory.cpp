@@ -99,6 +99,13 @@ CUresult managed_attribute(void* out, CUpointer_attribute attribute, CUdeviceptr
         return answer(out, 1U);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         return answer(out, 0U);
+    // Before its first launch a block is mapped nowhere, and the driver would know nothing of it.
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        return answer(out, 0U);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        return answer(out, 0ULL);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        return answer(out, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return CUDA_ERROR_INVALID_VALUE;
     default:
@@ -167,10 +174,16 @@ CUresult hook_cuMemFree_v2(CUdeviceptr address) {
 
 CUresult hook_cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
     using namespace transit;
-    Device* device = Device::for_query();
-    if (device == nullptr) return real_cuMemGetInfo_v2(free_bytes, total_bytes);
-    if (free_bytes != nullptr) *free_bytes = device->available_bytes();
-    if (total_bytes != nullptr) *total_bytes = device->total_bytes();
+    Device* device = Device::for_current();
+    std::uint64_t ours = device == nullptr ? 0 : device->total_bytes();
+    std::uint64_t available = device == nullptr ? 0 : device->available_bytes();
+    // Asking makes no device the managed one: a job may look at all of them first.
+    CUdevice here = 0;
+    if (Device::active() == nullptr && real_cuCtxGetDevice(&here) == CUDA_SUCCESS)
+        ours = available = Device::total_bytes_of(here);
+    if (ours == 0) return real_cuMemGetInfo_v2(free_bytes, total_bytes);
+    if (free_bytes != nullptr) *free_bytes = available;
+    if (total_bytes != nullptr) *total_bytes = ours;
     return CUDA_SUCCESS;
 }
 

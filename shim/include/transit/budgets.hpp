@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace transit {
 
@@ -14,8 +15,8 @@ struct Budgets {
     bool dram_cut;             // the driver cannot place frames on the host
 };
 
-/// Of the device whose context is current.
-Budgets budgets(int ordinal) noexcept;
+/// Of the device whose context is current; nothing if the driver does not say what is free.
+std::optional<Budgets> budgets(int ordinal) noexcept;
 /// What the application will be told that the device has: whole extents of both.
 std::uint64_t total_of(const Budgets& budgets) noexcept;
 

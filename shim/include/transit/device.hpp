@@ -57,9 +57,9 @@ public:
         Device* device = active();
         return device != nullptr && device->is_current() ? device : nullptr;
     }
-    /// The device that a query from the current context is about: as for_allocation, but counting
+    /// As for_allocation, for addresses alone: also while a graph is captured, and counting
     /// nothing.
-    static Device* for_query() noexcept;
+    static Device* for_reservation() noexcept;
     /// What the application is told that a device has, also before the first allocation sets one
     /// up; 0 for a device that is not managed.
     static std::uint64_t total_bytes_of(int ordinal) noexcept;

@@ -1,0 +1,75 @@
+"""Setting the managed device up: what the driver refuses then costs Transit, not the job."""
+
+import pytest
+
+TRAINS = """
+open_device()
+blocks = [malloc(8 * MB) for _ in range(4)]
+for i, block in enumerate(blocks): fill(block, i, 2 * MB)
+sync()
+for i, block in enumerate(blocks): expect_words(block, 2 * MB, i)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("cuMemGetInfo:1", "does not say how much memory is free; running without Transit"),
+        ("cuMemAddressReserve:1", "running without Transit"),
+        ("cuMemAddressReserve:2", "running without Transit"),
+        ("cuMemAddressReserve:3", "running within the HBM budget alone"),
+        ("cuDevicePrimaryCtxRetain:2", ""),
+    ],
+)
+def test_setting_up_fails_once(run, what, says):
+    # GIVEN a driver call that fails when the device is set up WHEN the job allocates and computes
+    # THEN it gets its memory and its bytes, and a sentence tells what it runs without
+    done = run(TRAINS, TRANSIT_SIM_FAIL=f"{what}:304")
+    assert says in done.err
+
+
+def test_asking_a_device_for_its_memory_does_not_choose_it(run):
+    # GIVEN a job that asks each device what is free WHEN it then allocates on one THEN that one is
+    # the managed device, and what it was told holds
+    run(
+        """
+context = open_device()
+free, total = c_size_t(), c_size_t()
+other = c_void_p()
+api.cuDevicePrimaryCtxRetain(byref(other), 1)
+for one in (other, context):
+    api.cuCtxSetCurrent(one)
+    api.cuMemGetInfo_v2(byref(free), byref(total))
+    assert (free.value, total.value) == (192 * MB, 192 * MB), (free.value, total.value)
+malloc(4 * MB)
+assert counters()["device"] == 0 and counters()["managed_bytes"] == 4 * MB
+api.cuMemGetInfo_v2(byref(free), byref(total))
+assert (free.value, total.value) == (188 * MB, 192 * MB), (free.value, total.value)
+api.cuCtxSetCurrent(other)
+api.cuMemGetInfo_v2(byref(free), byref(total))
+assert total.value == 1 << 30, total.value
+""",
+        TRANSIT_SIM_DEVICES=2,
+    )
+
+
+def test_attributes_of_a_block_that_no_launch_has_named(run):
+    # GIVEN a new block, mapped nowhere yet WHEN its attributes are asked THEN they are those of
+    # cuMemAlloc memory, and the same once it is mapped
+    run(
+        """
+open_device()
+block = malloc(4 * MB)
+def attributes():
+    answers = []
+    for which in (6, 12, 14, 16):  # sync memops, range size, handle types, access flags
+        out = c_uint64(0)
+        api.cuPointerGetAttribute(byref(out), which, block)
+        answers.append(out.value)
+    return answers
+before = attributes()
+assert before == [0, 4 * MB, 0, 3], before
+fill(block, 1, MB); sync()
+assert attributes() == before
+""",
+    )
