@@ -34,6 +34,12 @@ ARGUMENTS = {
     "cuMemsetD8Async": [address, ctypes.c_ubyte, size, pointer],
     "cuMemsetD32_v2": [address, c_uint, size],
     "cuMemsetD32Async": [address, c_uint, size, pointer],
+    "cuMemsetD2D8_v2": [address, size, ctypes.c_ubyte, size, size],
+    "cuMemsetD2D16_v2": [address, size, ctypes.c_ushort, size, size],
+    "cuMemsetD2D32_v2": [address, size, c_uint, size, size],
+    "cuMemsetD2D8Async": [address, size, ctypes.c_ubyte, size, size, pointer],
+    "cuMemsetD2D16Async": [address, size, ctypes.c_ushort, size, size, pointer],
+    "cuMemsetD2D32Async": [address, size, c_uint, size, size, pointer],
     "cuMemAllocAsync": [pointer, size, pointer],
     "cuMemFreeAsync": [address, pointer],
     "cuMemGetAddressRange_v2": [pointer, pointer, address],
@@ -47,21 +53,27 @@ ARGUMENTS = {
     "cuStreamBeginCapture_v2": [pointer, c_int],
     "cuStreamEndCapture": [pointer, pointer],
     "cuStreamIsCapturing": [pointer, pointer],
+    "cuStreamWaitEvent": [pointer, pointer, c_uint],
+    "cuEventCreate": [pointer, c_uint],
+    "cuEventRecord": [pointer, pointer],
     "cuStreamWriteValue32_v2": [pointer, address, c_uint, c_uint],
     "cuGraphInstantiateWithFlags": [pointer, pointer, c_uint64],
     "cuGraphLaunch": [pointer, pointer],
     "cuLaunchKernel": [pointer, *[c_uint] * 7, pointer, pointer, pointer],
     "cuCtxSetCurrent": [pointer],
+    "cuCtxCreate_v2": [pointer, c_uint, c_int],
+    "cuCtxDestroy_v2": [pointer],
     "cuLibraryGetKernel": [pointer, pointer, c_char_p],
     "cuLibraryLoadData": [pointer, pointer, pointer, pointer, c_uint, pointer, pointer, c_uint],
     "cuModuleGetFunction": [pointer, pointer, c_char_p],
     "cuGetProcAddress_v2": [c_char_p, pointer, c_int, c_uint64, pointer],
     "cuGetProcAddress": [c_char_p, pointer, c_int, c_uint64],
 }
-for _name, _arguments in ARGUMENTS.items():
-    for _library in (lib, sim):
-        if hasattr(_library, _name):
-            getattr(_library, _name).argtypes = _arguments
+for _plain, _arguments in ARGUMENTS.items():
+    for _name in (_plain, f"{_plain}_ptsz", f"{_plain}_ptds"):
+        for _library in (lib, sim):
+            if hasattr(_library, _name):
+                getattr(_library, _name).argtypes = _arguments
 
 
 class Api:
@@ -113,6 +125,14 @@ def stream(flags=1):
     made = c_void_p()
     api.cuStreamCreate(byref(made), flags)
     return made
+
+
+def order(before, after):
+    """What `after` gets from now on waits for what `before` has; this also joins a capture."""
+    made = c_void_p()
+    api.cuEventCreate(byref(made), 2)
+    api.cuEventRecord(made, before)
+    api.cuStreamWaitEvent(after, made, 0)
 
 
 _module = c_void_p()
