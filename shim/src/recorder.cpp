@@ -14,6 +14,7 @@
 #include "transit/kernels.hpp"
 #include "transit/log.hpp"
 #include "transit/options.hpp"
+#include "transit/per_thread.hpp"
 #include "transit/real.hpp"
 
 namespace transit {
@@ -43,7 +44,12 @@ Recorder& recorder() noexcept {
     return *leaked;
 }
 
-thread_local std::vector<std::pair<CUdeviceptr, std::uint64_t>> t_operands;
+using Operands = std::vector<std::pair<CUdeviceptr, std::uint64_t>>;
+
+Operands& operands() noexcept {
+    static thread_local PerThread<Operands> kept;
+    return *kept;
+}
 
 long long now_us(const Recorder& r) noexcept { return (now_ns() - r.start_ns) / 1000; }
 
@@ -140,7 +146,7 @@ void record_free(CUdeviceptr address) noexcept {
 }
 
 void record_operand(CUdeviceptr block, std::uint64_t offset) noexcept {
-    t_operands.emplace_back(block, offset);
+    operands().emplace_back(block, offset);
 }
 
 void record_operation(const char* name, std::uint64_t bytes, CUstream stream,
@@ -156,10 +162,11 @@ void record_operation(const char* name, std::uint64_t bytes, CUstream stream,
     }
     line(r, "%c,%lld,%u,%u", bytes == 0 ? 'L' : 'M', now_us(r), known->second, slot);
     if (bytes != 0) line(r, ",%llu", static_cast<unsigned long long>(bytes));
-    for (const auto& [block, offset] : t_operands)
+    Operands& named_blocks = operands();
+    for (const auto& [block, offset] : named_blocks)
         line(r, ",%llx+%llx", block, static_cast<unsigned long long>(offset));
     r.lines += '\n';
-    t_operands.clear();
+    named_blocks.clear();
     if (const CUevent event = mark(stream)) r.timed.push_back({r.operations, event});
     ++r.operations;
 }

@@ -8,6 +8,7 @@
 
 #include "transit/capture.hpp"
 #include "transit/context.hpp"
+#include "transit/per_thread.hpp"
 #include "transit/real.hpp"
 
 namespace transit {
@@ -45,8 +46,8 @@ private:
 };
 
 ThreadStream& thread_stream() noexcept {
-    static thread_local ThreadStream mine;
-    return mine;
+    static thread_local PerThread<ThreadStream> mine;
+    return *mine;
 }
 
 // Which thread's default stream a key stands for; 0 if none's.

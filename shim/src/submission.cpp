@@ -281,7 +281,7 @@ CUresult Submission::close() noexcept {
     open_ = false;
     const CUresult verdict =
         verifying() ? device_.mover.hide(ranges_, everything_, name_) : CUDA_SUCCESS;
-    if (recording()) record_operation(name_, copied_bytes_, stream_, slot_);
+    if (recording()) record_operation(name_, copied_bytes_, named(stream_, per_thread_), slot_);
     device_.streams.end(slot_, !captures_open());
     return verdict;
 }
