@@ -135,3 +135,45 @@ assert owner() == context.value
 """,
         **TWO,
     )
+
+
+def test_a_question_from_a_context_of_ones_own(run):
+    # GIVEN an application's own context WHEN the free and total memory are asked there THEN the
+    # driver answers, and the primary context, which comes later, is managed all the same
+    run(
+        """
+def figures():
+    free, total = c_size_t(), c_size_t()
+    api.cuMemGetInfo_v2(byref(free), byref(total))
+    return total.value
+api.cuInit(0)
+own = c_void_p()
+api.cuCtxCreate_v2(byref(own), 0, 0)
+assert figures() == 1 << 30
+api.cuCtxDestroy_v2(own)
+open_device()
+at = malloc(4 * MB)
+fill(at, 1, MB)
+expect_words(at, MB, 1)
+assert figures() == 192 * MB and counters()["managed_bytes"] == 4 * MB
+"""
+    )
+
+
+def test_memory_of_a_context_of_ones_own(run):
+    # GIVEN the same WHEN memory is allocated and used there THEN it is the driver's own
+    run(
+        """
+api.cuInit(0)
+own = c_void_p()
+api.cuCtxCreate_v2(byref(own), 0, 0)
+theirs = malloc(4 * MB)
+fill(theirs, 2, MB)
+expect_words(theirs, MB, 2)
+context = open_device()
+at = malloc(4 * MB)
+assert counters()["managed_bytes"] == 4 * MB
+api.cuCtxSetCurrent(own)
+api.cuMemFree_v2(theirs)
+"""
+    )

@@ -143,3 +143,31 @@ assert not hasattr(real, "ncclRedOpCreatePreMulSum")
 """
     )
     assert "ncclRedOpCreatePreMulSum" in done.err
+
+
+def test_group_while_dead_memory_has_yet_to_pass(rank):
+    # GIVEN one buffer in HBM and one in DRAM, and memory freed behind a kernel of the first one's
+    # stream, which could make room WHEN a group names both, each on a stream of its own THEN it
+    # does not wait for what cannot pass while the group is open, and every byte is right
+    done = rank(
+        """
+one, two = stream(), stream()
+in_hbm = malloc(48 * MB); fill(in_hbm, 1, 16); sync()
+first = malloc(16 * MB); fill(first, 5, 4 * MB); sync()
+second = malloc(16 * MB); fill(second, 5, 4 * MB); sync()
+api.cuMemFree_v2(in_hbm)
+end_setup(); sync()
+dead = malloc_async(40 * MB, one)
+fill(dead, 1, 16, on=one); launch("sim_spin", 20_000_000, on=one); fill(dead, 1, 16, on=one)
+api.cuMemFreeAsync(dead, one)
+began = time.monotonic()
+nccl.ncclGroupStart()
+for each, on in (first, one), (second, two):
+    assert nccl.ncclAllReduce(each, each, 4 * MB, 3, 0, comm, on) == 0
+assert nccl.ncclGroupEnd() == 0
+print(time.monotonic() - began)
+sync()
+expect_words(first, 4 * MB, 5); expect_words(second, 4 * MB, 5)
+"""
+    )
+    assert float(done.out) < 5  # the wait in vain is 10 s

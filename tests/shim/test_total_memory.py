@@ -1,4 +1,4 @@
-"""How large a device is said to be, before and after it is set up."""
+"""How large a device is said to be, before and after it is set up, and what is more than that."""
 
 import pytest
 
@@ -41,4 +41,24 @@ api.cuDeviceTotalMem_v2(byref(second), 1)
 assert (first.value, second.value) == (1 << 30, 192 * MB), (first.value, second.value)
 """,
         TRANSIT_SIM_DEVICES=2,
+    )
+
+
+@pytest.mark.parametrize("bytes_", [(1 << 64) - 1, (1 << 64) - 4096, 1 << 63, (1 << 38) + 1])
+def test_more_than_there_are_addresses(run, bytes_):
+    # GIVEN a device WHEN sizes are asked that no arena has, or that overflow when they are rounded
+    # THEN the answer is OUT_OF_MEMORY, nothing is charged, and the job can go on
+    run(
+        f"""
+open_device()
+assert [malloc_code({bytes_})[0] for _ in range(3)] == [2] * 3
+on, at = stream(), c_uint64()
+for each in (None, on): assert lib.cuMemAllocAsync(byref(at), {bytes_}, each) == 2
+free, total = c_size_t(), c_size_t()
+api.cuMemGetInfo_v2(byref(free), byref(total))
+assert free.value == total.value == 192 * MB, (free.value, total.value)
+block = malloc_async(4 * MB, on)
+fill(block, 3, MB, on=on); api.cuStreamSynchronize(on)
+expect_words(block, MB, 3)
+"""
     )
