@@ -41,6 +41,11 @@ void capture_began_on(CUstream stream) noexcept {
     origins().push_back(stream);
 }
 
+bool capture_open_on(CUstream stream) noexcept {
+    const std::lock_guard lock(origins_mutex());
+    return std::find(origins().begin(), origins().end(), stream) != origins().end();
+}
+
 void capture_ended_on(CUstream stream) noexcept {
     const std::lock_guard lock(origins_mutex());
     const auto found = std::find(origins().begin(), origins().end(), stream);

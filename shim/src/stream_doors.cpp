@@ -42,9 +42,11 @@ CUresult hook_cuCtxSynchronize() {
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream stream) {
+    // Asked before: afterwards another thread's stream, and its capture, may have the handle.
+    const bool ends_capture = transit::capture_open_on(stream);
     if (transit::Device* device = transit::Device::active()) device->retire_stream(stream);
     const CUresult result = real_cuStreamDestroy_v2(stream);
-    if (result == CUDA_SUCCESS) transit::capture_ended_on(stream);  // if it began one
+    if (ends_capture && result == CUDA_SUCCESS) transit::capture_ended_on(stream);
     return result;
 }
 

@@ -5,6 +5,7 @@
 // fenced: its next user waits for that point.
 #include <algorithm>
 
+#include "transit/capture.hpp"
 #include "transit/device.hpp"
 #include "transit/real.hpp"
 #include "transit/stats.hpp"
@@ -66,7 +67,7 @@ CUresult Device::allocate_ordered(CUdeviceptr* out, std::size_t bytes, CUstream 
     const CUresult result = take(out, bytes, zone, true);
     if (result != CUDA_SUCCESS) return result;
     const std::uint64_t span = zones_[zone].space.rounded(bytes);
-    if (!fences_.empty()) wait_for_fences(*out, span, stream);
+    if (!fences_.empty()) wait_for_fences(*out, span, named(stream, per_thread));
     pool_use_.used_bytes += span;
     pool_use_.used_peak_bytes = std::max(pool_use_.used_peak_bytes, pool_use_.used_bytes);
     return CUDA_SUCCESS;
@@ -90,7 +91,7 @@ bool Device::free_ordered(CUdeviceptr address, CUstream stream, bool per_thread,
         if (*result != CUDA_SUCCESS) return true;
         // Destroyed with the last piece; the driver keeps it until those who wait have passed it.
         const std::shared_ptr<CUevent_st> owned(event, real_cuEventDestroy_v2);
-        *result = real_cuEventRecord(event, stream);
+        *result = real_cuEventRecord(event, named(stream, per_thread));
         if (*result != CUDA_SUCCESS) return true;
         fences_[address] = {address + found->span_bytes, owned};
     }
@@ -104,8 +105,10 @@ void Device::wait_for_fences(CUdeviceptr address, std::uint64_t bytes, CUstream 
     auto at = fences_.lower_bound(address);
     if (at != fences_.begin() && std::prev(at)->second.end > address) --at;
     while (at != fences_.end() && at->first < address + bytes) {
-        if (real_cuStreamWaitEvent(stream, at->second.event.get(), 0) != CUDA_SUCCESS)
+        if (real_cuStreamWaitEvent(stream, at->second.event.get(), 0) != CUDA_SUCCESS) {
+            const OutsideCapture outside;
             real_cuEventSynchronize(at->second.event.get());
+        }
         // A part of the freed range may still be free: it keeps its fence.
         if (at->second.end > address + bytes) {
             fences_.emplace(address + bytes, Fence{at->second.end, at->second.event});

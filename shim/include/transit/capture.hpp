@@ -10,6 +10,8 @@ void capture_begins() noexcept;
 void capture_failed() noexcept;
 /// Of the stream that began it; others only join.
 void capture_began_on(CUstream stream) noexcept;
+/// True if one that began there has not ended.
+bool capture_open_on(CUstream stream) noexcept;
 /// Nothing if none began there.
 void capture_ended_on(CUstream stream) noexcept;
 /// The handle that the driver knows a stream by: without one, a call of the per-thread kind means
