@@ -9,9 +9,11 @@
 #include <memory>
 #include <vector>
 
+#include "transit/context.hpp"
 #include "transit/hooks.hpp"
 #include "transit/log.hpp"
 #include "transit/pinning.hpp"
+#include "transit/real.hpp"
 #include "transit/stats.hpp"
 
 namespace transit {
@@ -34,8 +36,34 @@ std::size_t bytes_of(int type) noexcept {
                : 8;
 }
 
-// What the open group has named so far, one entry a stream.
+// Null if this NCCL is too old to have the function, which our own symbol hides from its callers.
+template <typename Function>
+Function resolved(const char* name) noexcept {
+    void* found = real_nccl(name);
+    if (found == nullptr) log(LogLevel::kWarn, "%s was called, but the job's NCCL has none", name);
+    return reinterpret_cast<Function>(found);
+}
+
+// NCCL works on the communicator's device, whatever is current: a default stream is that one's.
+CUcontext context_of_default(CUstream stream, void* communicator) noexcept {
+    if (stream != nullptr && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
+        return nullptr;
+    static const auto device_of = resolved<int (*)(void*, int*)>("ncclCommCuDevice");
+    CUdevice here = -1;
+    int device = -1;
+    CUcontext primary = nullptr;
+    if (device_of == nullptr || device_of(communicator, &device) != 0 ||
+        (real_cuCtxGetDevice(&here) == CUDA_SUCCESS && here == device) ||
+        real_cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return current_context();
+    real_cuDevicePrimaryCtxRelease_v2(device);  // the communicator keeps it
+    return primary;
+}
+
+// What the open group has named so far, one entry a stream. Default streams have their names in a
+// context each; it is null for the others.
 struct Waiting {
+    CUcontext context;
     CUstream stream;
     std::vector<Span> spans;
 };
@@ -43,14 +71,14 @@ struct Waiting {
 thread_local int t_group_depth = 0;
 thread_local std::vector<Waiting>* t_waiting = nullptr;
 
-void wait_for_group(CUstream stream, const std::vector<Span>& spans) noexcept {
+void wait_for_group(CUcontext context, CUstream stream, const std::vector<Span>& spans) noexcept {
     if (t_waiting == nullptr) t_waiting = new std::vector<Waiting>;
     for (Waiting& one : *t_waiting) {
-        if (one.stream != stream) continue;
+        if (one.stream != stream || one.context != context) continue;
         one.spans.insert(one.spans.end(), spans.begin(), spans.end());
         return;
     }
-    t_waiting->push_back({stream, spans});
+    t_waiting->push_back({context, stream, spans});
 }
 
 // Buffers of a group that has not ended: pinned in place by a touch of everything would stop all
@@ -63,6 +91,7 @@ int submit_group(int (*end)()) noexcept {
     std::vector<std::unique_ptr<Submission>> open;
     bool refused = false;
     for (const Waiting& one : waiting) {
+        const InContext inside(one.context);
         auto work = std::make_unique<Submission>(*device, one.stream, false);
         for (const Span& span : one.spans)
             work->range(span.address, span.bytes);
@@ -85,18 +114,23 @@ int submit_group(int (*end)()) noexcept {
 }
 
 template <typename Call>
-int collective(CUstream stream, const std::vector<Span>& spans, Call&& call) noexcept {
+int collective(CUstream stream, void* communicator, const std::vector<Span>& spans,
+               Call&& call) noexcept {
     Device* device = Device::active();
     if (device == nullptr) return call();
     counter(Counter::kCollectives).fetch_add(1, std::memory_order_relaxed);
+    const CUcontext context = context_of_default(stream, communicator);
     if (t_group_depth > 0) {
-        wait_for_group(stream, spans);
+        wait_for_group(context, stream, spans);
         return call();
     }
     Submission work(*device, stream, false);
     for (const Span& span : spans)
         work.range(span.address, span.bytes);
-    if (work.open(Submission::Operands::kInHbm) != CUDA_SUCCESS) return kNcclSystemError;
+    {
+        const InContext inside(context);
+        if (work.open(Submission::Operands::kInHbm) != CUDA_SUCCESS) return kNcclSystemError;
+    }
     const int result = call();
     work.close();
     return result;
@@ -104,14 +138,6 @@ int collective(CUstream stream, const std::vector<Span>& spans, Call&& call) noe
 
 Span span(const void* buffer, std::size_t count, int type) noexcept {
     return {reinterpret_cast<CUdeviceptr>(buffer), count * bytes_of(type)};
-}
-
-// Null if this NCCL is too old to have the function, which our own symbol hides from its callers.
-template <typename Function>
-Function resolved(const char* name) noexcept {
-    void* found = real_nccl(name);
-    if (found == nullptr) log(LogLevel::kWarn, "%s was called, but the job's NCCL has none", name);
-    return reinterpret_cast<Function>(found);
 }
 
 int ranks_of(void* communicator) noexcept {
@@ -136,7 +162,7 @@ __attribute__((visibility("default"))) int ncclAllReduce(const void* from, void*
         resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>(
             "ncclAllReduce");
     if (real == nullptr) return transit::kNcclSystemError;
-    return collective(stream, {span(from, count, type), span(to, count, type)},
+    return collective(stream, communicator, {span(from, count, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, op, communicator, stream); });
 }
 
@@ -147,7 +173,7 @@ __attribute__((visibility("default"))) int ncclReduce(const void* from, void* to
         resolved<int (*)(const void*, void*, std::size_t, int, int, int, void*, CUstream)>(
             "ncclReduce");
     if (real == nullptr) return transit::kNcclSystemError;
-    return collective(stream, {span(from, count, type), span(to, count, type)},
+    return collective(stream, communicator, {span(from, count, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, op, root, communicator, stream); });
 }
 
@@ -158,7 +184,7 @@ __attribute__((visibility("default"))) int ncclBroadcast(const void* from, void*
         resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>(
             "ncclBroadcast");
     if (real == nullptr) return transit::kNcclSystemError;
-    return collective(stream, {span(from, count, type), span(to, count, type)},
+    return collective(stream, communicator, {span(from, count, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, root, communicator, stream); });
 }
 
@@ -168,7 +194,7 @@ __attribute__((visibility("default"))) int ncclBcast(void* buffer, std::size_t c
     static const auto real =
         resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclBcast");
     if (real == nullptr) return transit::kNcclSystemError;
-    return collective(stream, {span(buffer, count, type)},
+    return collective(stream, communicator, {span(buffer, count, type)},
                       [&] { return real(buffer, count, type, root, communicator, stream); });
 }
 
@@ -179,7 +205,8 @@ __attribute__((visibility("default"))) int ncclAllGather(const void* from, void*
         resolved<int (*)(const void*, void*, std::size_t, int, void*, CUstream)>("ncclAllGather");
     if (real == nullptr) return transit::kNcclSystemError;
     const auto ranks = static_cast<std::size_t>(transit::ranks_of(communicator));
-    return collective(stream, {span(from, count, type), span(to, count * ranks, type)},
+    return collective(stream, communicator,
+                      {span(from, count, type), span(to, count * ranks, type)},
                       [&] { return real(from, to, count, type, communicator, stream); });
 }
 
@@ -191,7 +218,8 @@ __attribute__((visibility("default"))) int ncclReduceScatter(const void* from, v
             "ncclReduceScatter");
     if (real == nullptr) return transit::kNcclSystemError;
     const auto ranks = static_cast<std::size_t>(transit::ranks_of(communicator));
-    return collective(stream, {span(from, count * ranks, type), span(to, count, type)},
+    return collective(stream, communicator,
+                      {span(from, count * ranks, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, op, communicator, stream); });
 }
 
@@ -200,7 +228,7 @@ __attribute__((visibility("default"))) int ncclSend(const void* from, std::size_
     static const auto real =
         resolved<int (*)(const void*, std::size_t, int, int, void*, CUstream)>("ncclSend");
     if (real == nullptr) return transit::kNcclSystemError;
-    return collective(stream, {span(from, count, type)},
+    return collective(stream, communicator, {span(from, count, type)},
                       [&] { return real(from, count, type, peer, communicator, stream); });
 }
 
@@ -209,7 +237,7 @@ __attribute__((visibility("default"))) int ncclRecv(void* to, std::size_t count,
     static const auto real =
         resolved<int (*)(void*, std::size_t, int, int, void*, CUstream)>("ncclRecv");
     if (real == nullptr) return transit::kNcclSystemError;
-    return collective(stream, {span(to, count, type)},
+    return collective(stream, communicator, {span(to, count, type)},
                       [&] { return real(to, count, type, peer, communicator, stream); });
 }
 
@@ -221,7 +249,7 @@ __attribute__((visibility("default"))) int ncclAlltoAll(const void* from, void* 
         resolved<int (*)(const void*, void*, std::size_t, int, void*, CUstream)>("ncclAlltoAll");
     if (real == nullptr) return transit::kNcclSystemError;
     const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
-    return collective(stream, {span(from, all, type), span(to, all, type)},
+    return collective(stream, communicator, {span(from, all, type), span(to, all, type)},
                       [&] { return real(from, to, count, type, communicator, stream); });
 }
 
@@ -233,7 +261,7 @@ __attribute__((visibility("default"))) int ncclGather(const void* from, void* to
         resolved<int (*)(const void*, void*, std::size_t, int, int, void*, CUstream)>("ncclGather");
     if (real == nullptr) return transit::kNcclSystemError;
     const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
-    return collective(stream, {span(from, count, type), span(to, all, type)},
+    return collective(stream, communicator, {span(from, count, type), span(to, all, type)},
                       [&] { return real(from, to, count, type, root, communicator, stream); });
 }
 
@@ -245,7 +273,7 @@ __attribute__((visibility("default"))) int ncclScatter(const void* from, void* t
             "ncclScatter");
     if (real == nullptr) return transit::kNcclSystemError;
     const auto all = count * static_cast<std::size_t>(transit::ranks_of(communicator));
-    return collective(stream, {span(from, all, type), span(to, count, type)},
+    return collective(stream, communicator, {span(from, all, type), span(to, count, type)},
                       [&] { return real(from, to, count, type, root, communicator, stream); });
 }
 

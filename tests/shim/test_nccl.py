@@ -171,3 +171,50 @@ expect_words(first, 4 * MB, 5); expect_words(second, 4 * MB, 5)
 """
     )
     assert float(done.out) < 5  # the wait in vain is 10 s
+
+
+@pytest.mark.parametrize("stream_", ["None", "1", "2"], ids=["null", "legacy", "per-thread"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_default_streams_are_the_communicators(rank, grouped, stream_):
+    # GIVEN two ranks, each with a device WHEN the first one's collective is called on a default
+    # stream while the second device is current, where everything passes, THEN the buffer does not
+    # move as long as the collective waits for the second rank
+    begin, end = ("nccl.ncclGroupStart()", "nccl.ncclGroupEnd()") if grouped else ("0", "0")
+    rank(
+        f"""
+context, other, on, theirs = open_device(), c_void_p(), {stream_}, c_uint64()
+block = malloc(8 * MB)
+fill(block, 3, 2 * MB, on=on); end_setup(); next_step(); sync()
+api.cuDevicePrimaryCtxRetain(byref(other), 1)
+api.cuCtxSetCurrent(other)
+api.cuMemAlloc_v2(byref(theirs), 8 * MB)
+fill(theirs.value, 4, 2 * MB); sync()
+assert real.ncclGetUniqueId(byref(name)) == 0
+ranks = [c_void_p(), c_void_p()]
+def join(i):
+    api.cuCtxSetCurrent((context, other)[i])
+    assert real.ncclCommInitRank(byref(ranks[i]), 2, name, i) == 0
+threads = [threading.Thread(target=join, args=[i]) for i in (0, 1)]
+for each in threads: each.start()
+for each in threads: each.join()
+def call(i, at): assert nccl.ncclAllReduce(at, at, 2 * MB, 3, 0, ranks[i], on) == 0
+api.cuCtxSetCurrent(context)
+wait_moves(1); sync()
+api.cuCtxSetCurrent(other)
+assert {begin} == 0
+call(0, block)
+assert {end} == 0
+for _ in range(40): assert lib.cuMemsetD8Async(theirs, 4, 16, on) == 0
+sync()
+before = moves()
+time.sleep(0.1)
+assert moves() == before, moves() - before
+assert {begin} == 0
+call(1, theirs)
+assert {end} == 0
+sync(); api.cuCtxSetCurrent(context); sync()
+expect_words(block + 16, 2 * MB - 4, 7)
+""",
+        TRANSIT_SIM_DEVICES=2,
+        **MOVING,
+    )

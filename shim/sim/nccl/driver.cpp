@@ -14,6 +14,10 @@ constexpr int kNotInitialised = 3;  // CUDA_ERROR_NOT_INITIALIZED
 struct Hooks {
     int (*enqueue)(void*, void (*)(void*), void*) = nullptr;
     int (*device)(int*) = nullptr;
+    int (*retain)(void**, int) = nullptr;
+    int (*release)(int) = nullptr;
+    int (*push)(void*) = nullptr;
+    int (*pop)(void**) = nullptr;
     int (*is_capturing)(cudaStream_t, int*) = nullptr;
     void (*truth)(const char*) = nullptr;
 };
@@ -41,6 +45,12 @@ Hooks find_hooks() {
         hooks.enqueue =
             reinterpret_cast<decltype(hooks.enqueue)>(dlsym(map, "transit_sim_enqueue"));
         hooks.device = reinterpret_cast<decltype(hooks.device)>(dlsym(map, "cuCtxGetDevice"));
+        hooks.retain =
+            reinterpret_cast<decltype(hooks.retain)>(dlsym(map, "cuDevicePrimaryCtxRetain"));
+        hooks.release =
+            reinterpret_cast<decltype(hooks.release)>(dlsym(map, "cuDevicePrimaryCtxRelease_v2"));
+        hooks.push = reinterpret_cast<decltype(hooks.push)>(dlsym(map, "cuCtxPushCurrent_v2"));
+        hooks.pop = reinterpret_cast<decltype(hooks.pop)>(dlsym(map, "cuCtxPopCurrent_v2"));
         hooks.is_capturing =
             reinterpret_cast<decltype(hooks.is_capturing)>(dlsym(map, "cuStreamIsCapturing"));
         hooks.truth = reinterpret_cast<decltype(hooks.truth)>(dlsym(map, "transit_sim_truth"));
@@ -64,6 +74,26 @@ int enqueue(cudaStream_t stream, void (*body)(void*), void* user) {
 
 int current_device(int* device) {
     return hooks().device != nullptr ? hooks().device(device) : kNotInitialised;
+}
+
+OnDevice::OnDevice(int device) {
+    int current = -1;
+    void* primary = nullptr;
+    if (current_device(&current) == 0 && current == device) {
+        return;
+    }
+    if (hooks().retain == nullptr || hooks().retain(&primary, device) != 0) {
+        return;
+    }
+    hooks().release(device);  // the communicator's user keeps it
+    pushed_ = hooks().push(primary) == 0;
+}
+
+OnDevice::~OnDevice() {
+    void* popped = nullptr;
+    if (pushed_) {
+        hooks().pop(&popped);
+    }
 }
 
 bool capturing(cudaStream_t stream) {

@@ -35,6 +35,7 @@ void run_batch(void* user) {
 }
 
 ncclResult_t launch(Batch&& batch) {
+    const OnDevice current(batch.comm->device);  // whose default streams have their names then
     auto* const queued = new Batch(std::move(batch));
     queued->keep = capturing(queued->stream);
     ncclComm& comm = *queued->comm;
