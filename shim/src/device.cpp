@@ -183,10 +183,11 @@ bool Device::commit(std::uint64_t address, std::uint64_t bytes) noexcept {
     const ExtentRange range = ledger.extents_of(address, bytes);
     std::uint32_t fresh = 0;
     for (std::uint32_t e = range.first; e <= range.last; ++e)
-        fresh += extents[e].allocations == 0 ? 1 : 0;
+        fresh += extents[e].charged ? 0 : 1;
     if (committed_extents_ + fresh > hbm.limit() + dram.limit()) return false;
     for (std::uint32_t e = range.first; e <= range.last; ++e) {
         ++extents[e].allocations;
+        extents[e].charged = true;
         if (extents[e].listed) continue;
         extents[e].listed = true;
         used.push_back(e);
@@ -195,10 +196,15 @@ bool Device::commit(std::uint64_t address, std::uint64_t bytes) noexcept {
     return true;
 }
 
+// What keeps its frame goes on being charged: else launches would be refused memory that their
+// allocation was granted.
 void Device::uncommit(std::uint64_t address, std::uint64_t bytes) noexcept {
     const ExtentRange range = ledger.extents_of(address, bytes);
-    for (std::uint32_t e = range.first; e <= range.last; ++e)
-        if (--extents[e].allocations == 0) --committed_extents_;
+    for (std::uint32_t e = range.first; e <= range.last; ++e) {
+        if (--extents[e].allocations != 0 || keeps_when_dead(extents[e])) continue;
+        extents[e].charged = false;
+        --committed_extents_;
+    }
 }
 
 // Segments whose lifetimes are hidden must all lie in frames. The first that does not fit in HBM is

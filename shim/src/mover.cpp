@@ -37,12 +37,6 @@ private:
     std::int64_t start_;
 };
 
-// Small memory never moves, but dead it has no content to keep; what replays or polling may still
-// reach has.
-bool keeps_when_dead(const Extent& extent) {
-    return (extent.pins.load(std::memory_order_relaxed) & ~std::uint32_t{kPinSmall}) != 0;
-}
-
 }  // namespace
 
 /// The extents a launch is about to use: they must not make room for themselves.

@@ -44,6 +44,12 @@ def launch_code(name, on, *arguments):
     keep, pointers = packed(*arguments)
     return lib.cuLaunchKernel(function(name), 1, 1, 1, 32, 1, 1, 0, on, pointers, None)
 """
+FREE = """
+def free_bytes():
+    free, total = c_size_t(), c_size_t()
+    api.cuMemGetInfo_v2(byref(free), byref(total))
+    return free.value
+"""
 BEHIND_A_KERNEL = """
 open_device()
 one, two = stream(), stream()
@@ -96,6 +102,33 @@ for each in small: lib.cuMemFree_v2(each)
 new = malloc_async(60 * MB)
 assert launch_code("sim_fill", None, new, c_uint(3), 15 * MB) == 0
 expect_words(new, 15 * MB, 3)
+""",
+        TRANSIT_DRAM=0,
+    )
+
+
+def test_memory_of_a_graph_that_is_freed(run):
+    # GIVEN memory that a graph holds, and no DRAM WHEN it is freed THEN it is not granted to others
+    # in vain, and whoever gets its address again can use it
+    run(
+        LAUNCH
+        + FREE
+        + """
+open_device()
+on, graph, at = stream(), c_void_p(), c_uint64()
+block = malloc(60 * MB)
+api.cuStreamBeginCapture_v2(on, 1)
+launch("sim_fill", block, c_uint(1), 15 * MB, on=on)
+api.cuStreamEndCapture(on, byref(graph))
+api.cuMemFree_v2(block)
+assert free_bytes() == 4 * MB
+assert lib.cuMemAllocAsync(byref(at), 60 * MB, on) == 2
+for value in (3, 4):
+    assert malloc(60 * MB) == block and free_bytes() == 4 * MB
+    assert launch_code("sim_fill", on, block, c_uint(value), 15 * MB) == 0
+    api.cuStreamSynchronize(on)
+    expect_words(block, 15 * MB, value)
+    api.cuMemFree_v2(block)
 """,
         TRANSIT_DRAM=0,
     )

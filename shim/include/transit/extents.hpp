@@ -91,6 +91,13 @@ struct alignas(64) Extent : Access {
     bool ever_hidden = false;
     std::uint32_t shown = 0;  // open launches that name it; the mover's lock
     bool listed = false;      // among the device's used extents; the ledger's lock
+    bool charged = false;     // counts against the budgets; the ledger's lock
 };
+
+/// Small memory never moves, but dead it has no content to keep; what replays or polling may still
+/// reach has.
+inline bool keeps_when_dead(const Extent& extent) noexcept {
+    return (extent.pins.load(std::memory_order_relaxed) & ~std::uint32_t{kPinSmall}) != 0;
+}
 
 }  // namespace transit
