@@ -22,7 +22,7 @@ def small():
     api.cuCtxSetCurrent(home)
     while not stop.is_set():
         for hole in [malloc_async(K) for _ in range(16)]: api.cuMemFreeAsync(hole, None)
-        time.sleep(0.0005)
+        time.sleep(0.004)
 thread = threading.Thread(target=small); thread.start()
 two, end = stream(), time.monotonic() + 6
 while time.monotonic() < end:
@@ -32,11 +32,11 @@ while time.monotonic() < end:
     pass_markers(two)
     launch("compute_thing", *blocks, on=two); api.cuStreamSynchronize(two)
     for i, block in enumerate(blocks): expect_words(block, 4, 1000 + i, f"block {i}")
-    pass_markers()
+    pass_markers(); sync()  # what was freed may start anew in HBM, so that some must leave again
 stop.set(); thread.join()
 """,
         TRANSIT_EXTENT_BYTES=8 << 20,
         TRANSIT_HBM=136 << 20,
         TRANSIT_DRAM=384 << 20,
     )
-    assert done.moves + done.stats.counter("aborted_moves") > 0  # a birth undoes a move
+    assert done.moves > 20 and done.stats.counter("aborted_moves") > 20  # a birth undoes a move
