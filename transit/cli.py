@@ -6,8 +6,9 @@ from typing import Final
 
 import click
 
-from transit import __version__
-from transit.errors import ExitCode, TransitError
+from transit import __version__, interruption, streams
+from transit.errors import ExitCode, ReaderLeft, TransitError
+from transit.interruption import Interrupted
 
 COMMANDS: Final = {
     "demo": "Train a small GPT on the simulated GPU, without and with Transit.",
@@ -45,9 +46,15 @@ def transit(ctx: click.Context, verbose: int) -> None:
 
 def main() -> None:
     """Entry point: every error ends in a sentence and its exit code."""
+    streams.install()
+    interruption.install()
     try:
         code = transit.main(prog_name="transit", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
+    except Interrupted as interrupted:
+        sys.exit(interrupted.exit_code)
+    except ReaderLeft as error:
+        sys.exit(error.exit_code)
     except TransitError as error:
         if any(word.startswith("-vv") for word in sys.argv[1:2]):
             raise

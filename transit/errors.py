@@ -15,6 +15,7 @@ class ExitCode(enum.IntEnum):
     CANNOT_EXECUTE = 126
     NOT_FOUND = 127
     INTERRUPTED = 130
+    READER_LEFT = 141  # as a program that SIGPIPE ends
 
 
 class TransitError(Exception):
@@ -25,6 +26,16 @@ class TransitError(Exception):
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class OutputFailed(TransitError):
+    """Standard output cannot take what the command is for."""
+
+
+class ReaderLeft(OutputFailed):
+    """The reader of a pipe has read enough, which is no news to anybody."""
+
+    exit_code = ExitCode.READER_LEFT
 
 
 class UsageError(TransitError):

@@ -33,7 +33,10 @@ class RunOptions:
 
 @dataclass(slots=True)
 class Launch:
-    """A job's environment, and what the user has to be told before it starts."""
+    """A job's environment, and what the user has to be told before it starts.
+
+    `without` is the note that says why the job runs without Transit, if it does.
+    """
 
     environment: dict[str, str]
     simulated: bool = False
@@ -41,6 +44,7 @@ class Launch:
     driver: Path | None = None
     torch: str | None = None
     notes: list[str] = field(default_factory=list)
+    without: str | None = None
 
     @property
     def verifies(self) -> bool:
@@ -61,21 +65,26 @@ def prepare(
     launch = Launch(dict(environment))
     real = _real_driver(options, environment)
     if real is None:
-        launch.notes.append(_NO_DRIVER)
-        return launch
+        return _leave_alone(launch, _NO_DRIVER)
     try:
         launch.shim = libraries.shim_path()
     except libraries.NotInstalled as error:
         if options.simulated:
             raise
-        launch.notes.append(f"warning: {error}, so the job runs without Transit; {error.hint}")
-        return launch
+        why = f"warning: {error}, so the job runs without Transit; {error.hint}"
+        return _leave_alone(launch, why)
     launch.driver = real
     launch.simulated = real.name == libraries.SIM_CUDA
     _set_libraries(launch, launch.shim, real, run_folder)
     _set_budgets(launch, options)
     _set_switches(launch, options)
     _set_lifetimes(launch, command)
+    return launch
+
+
+def _leave_alone(launch: Launch, why: str) -> Launch:
+    launch.without = why
+    launch.notes.append(why)
     return launch
 
 

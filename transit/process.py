@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from transit import streams
 from transit.errors import CannotExecute, CommandNotFound
 
 FORWARDED: Final = (
@@ -37,26 +38,36 @@ _REPORT: Final = struct.Struct("=iq")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the child ended: an exit code as a shell would give it, and the signal if any."""
+    """How the child ended: an exit code as a shell would give it, and the signal if any.
+
+    `passed_on` is the last signal that came for us meanwhile, whatever the child made of it.
+    """
 
     exit_code: int
     signal: int | None = None
     from_terminal: bool = False
+    passed_on: int | None = None
 
 
-def run_child(command: Sequence[str], environment: dict[str, str]) -> Ended:
+def run_child(
+    command: Sequence[str], environment: dict[str, str], stdout: int | None = None
+) -> Ended:
     """Run `command` to its end.
+
+    Args:
+        command: the program, searched for in PATH, and its arguments.
+        environment: all of it.
+        stdout: the descriptor that becomes the child's standard output; None: ours.
 
     Raises:
         CommandNotFound, CannotExecute: it could not be started.
     """
     libc = ctypes.CDLL(None, use_errno=True)  # before any fork
-    sys.stdout.flush()
-    sys.stderr.flush()
+    streams.flush()
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored, nobody could wait
     sentinel, reports = _start_sentinel(libc)
-    child, failure = _start(command, environment, old_mask, libc)
+    child, failure = _start(command, environment, old_mask, libc, stdout)
     try:
         _raise_start_failure(command[0], child, failure)
         return _supervise(child, reports)
@@ -72,11 +83,6 @@ def end_like(ended: Ended) -> NoReturn:
 
     After Ctrl-C at a terminal we die of the signal too: that is how a shell loop knows to stop.
     """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:  # a full disk, or a reader that left: the job's code is worth more
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if ended.signal == signal.SIGINT and ended.from_terminal:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
@@ -90,7 +96,11 @@ def _die_with_parent(libc: ctypes.CDLL, parent: int) -> None:
 
 
 def _start(
-    command: Sequence[str], environment: dict[str, str], mask: set[int], libc: ctypes.CDLL
+    command: Sequence[str],
+    environment: dict[str, str],
+    mask: set[int],
+    libc: ctypes.CDLL,
+    stdout: int | None,
 ) -> tuple[int, int]:
     """Fork and exec. The pipe that comes back yields an errno if exec failed, else ends."""
     parent = os.getpid()
@@ -101,14 +111,24 @@ def _start(
         return pid, reader
     try:
         _die_with_parent(libc, parent)
-        for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(ignored_by_python, signal.SIG_DFL)
+        _undo_pythons_handlers()
+        if stdout is not None:
+            os.dup2(stdout, streams.STDOUT)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(command[0], list(command), environment)
     except OSError as error:
         os.write(writer, (error.errno or errno.EINVAL).to_bytes(4, "little"))
     finally:
         os._exit(127)
+
+
+def _undo_pythons_handlers() -> None:
+    """What Python or we made of signals: between unblocking and exec it would still count."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    for number in FORWARDED:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _raise_start_failure(name: str, child: int, failure: int) -> None:
@@ -146,25 +166,26 @@ def _close_all_but(kept: int) -> None:
 
 
 def _supervise(child: int, reports: int) -> Ended:
-    from_terminal = False
+    from_terminal, passed_on = False, None
     while True:
         info = signal.sigwaitinfo(_WAITED)
         if info.si_signo == signal.SIGCHLD:
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid == child:
-                return _ended(status, from_terminal)
+                return _ended(status, from_terminal, passed_on)
             continue
+        passed_on = info.si_signo
         if info.si_signo == signal.SIGINT:
             from_terminal = info.si_code > 0  # sent by the kernel, that is the terminal
         if not _child_got_it_too(info.si_signo, child, reports):
             os.kill(child, info.si_signo)
 
 
-def _ended(status: int, from_terminal: bool) -> Ended:
+def _ended(status: int, from_terminal: bool, passed_on: int | None) -> Ended:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return Ended(128 + number, number, from_terminal)
-    return Ended(os.WEXITSTATUS(status))
+        return Ended(128 + number, number, from_terminal, passed_on)
+    return Ended(os.WEXITSTATUS(status), passed_on=passed_on)
 
 
 def _child_got_it_too(number: int, child: int, reports: int) -> bool:

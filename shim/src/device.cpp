@@ -73,7 +73,7 @@ Device* Device::create() noexcept {
     setup.extent_bytes = options().extent_bytes;
     const auto found = budgets(setup.ordinal);
     if (!found) {
-        warn_once("the driver does not say how much memory is free; running without Transit");
+        warn_once("the driver does not say how much memory is free");
         return nullptr;
     }
     setup.budgets = *found;
@@ -86,14 +86,13 @@ Device* Device::create() noexcept {
             "running within the HBM budget alone");
     if (real_cuMemAddressReserve(&setup.arena, kExtentCount * setup.extent_bytes,
                                  setup.extent_bytes, 0, 0) != CUDA_SUCCESS) {
-        warn_once("this driver cannot reserve an address range (no VMM); running without Transit");
+        warn_once("this driver cannot reserve an address range (no VMM)");
         return nullptr;
     }
     auto* device = new (std::nothrow) Device(setup);
     if (device == nullptr) return nullptr;
     if (!device->hbm.usable()) {
-        warn_once("the driver cannot reserve an address range for GPU memory; running without "
-                  "Transit");
+        warn_once("the driver cannot reserve an address range for GPU memory");
         delete device;
         real_cuMemAddressFree(setup.arena, kExtentCount * setup.extent_bytes);
         return nullptr;
@@ -153,7 +152,11 @@ Device* Device::for_reservation() noexcept {
         return nullptr;
     if (device == nullptr) {
         device = create();
-        if (device == nullptr) g_gave_up.store(true, std::memory_order_release);
+        if (device == nullptr) {
+            warn_once("Transit cannot manage this device: running without Transit",
+                      LogLevel::kQuiet);
+            g_gave_up.store(true, std::memory_order_release);
+        }
         active_.store(device, std::memory_order_release);
     }
     return device != nullptr && device->is_current() ? device : nullptr;
@@ -164,7 +167,8 @@ void Device::end() noexcept {
     Device* device = active_.exchange(nullptr, std::memory_order_acq_rel);
     g_gave_up.store(true, std::memory_order_release);
     if (device == nullptr) return;
-    warn_once("the job destroys the device's context; Transit manages nothing from now on");
+    warn_once("the job destroys the device's context; Transit manages nothing from now on",
+              LogLevel::kQuiet);
     device->give_back();
 }
 

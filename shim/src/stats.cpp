@@ -3,6 +3,7 @@
 #include "transit/stats.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,7 +12,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "transit/log.hpp"
 #include "transit/options.hpp"
 
 namespace transit {
@@ -43,10 +43,20 @@ static_assert(sizeof(Header) == 32 && sizeof(CounterRow) == 64 && sizeof(NameRow
 File* g_file = nullptr;
 std::mutex g_names_mutex;
 
+// Keeps a later `transit run` from taking the folder for that of a job that is gone, should ours be
+// killed: the lock ends with this process (docs/formats.md). Never waits, and closes on exec.
+void hold_folder(const std::string& folder) noexcept {
+    char path[4096];
+    std::snprintf(path, sizeof path, "%s/lock", folder.c_str());
+    const int lock = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) != 0) close(lock);
+}
+
 File* map_file() noexcept {
     const std::string& folder = options().run_dir;
     int descriptor = -1;
     if (!folder.empty()) {
+        hold_folder(folder);
         char path[4096];
         std::snprintf(path, sizeof path, "%s/%d.stats", folder.c_str(), static_cast<int>(getpid()));
         descriptor = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -118,7 +128,7 @@ void count_named(const char* kind, const char* name, std::uint64_t count) noexce
     }
 }
 
-void warn_once(const char* sentence) noexcept {
+void warn_once(const char* sentence, LogLevel level) noexcept {
     if (g_file != nullptr) {
         const std::lock_guard lock(g_names_mutex);
         for (const NameRow& row : g_file->names)
@@ -126,7 +136,7 @@ void warn_once(const char* sentence) noexcept {
                 std::strncmp(row.name, sentence, sizeof row.name - 1) == 0)
                 return;
     }
-    log(LogLevel::kWarn, "%s", sentence);
+    log(level, "%s", sentence);
     count_named("warning", sentence);
 }
 

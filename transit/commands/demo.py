@@ -1,11 +1,10 @@
 """`transit demo`: a small training job without and with Transit, compared bit by bit."""
 
 import sys
-import tempfile
-from pathlib import Path
 
 import click
 
+from transit import scratch
 from transit.demo import training
 from transit.demo.training import Training
 from transit.errors import ExitCode
@@ -26,12 +25,12 @@ def command(steps: int) -> None:
     """
     training.need_numpy()
     click.echo("A small GPT on the simulated GPU: no GPU is used, every figure is simulated.\n")
-    with tempfile.TemporaryDirectory(prefix="transit-demo-") as name:
-        without = training.train_without(steps, Path(name))
+    with scratch.folder(scratch.DEMO) as folder:
+        without = training.train_without(steps, folder)
         _show("without Transit", without)
         budget = without.peak_hbm_bytes // 2
         dram = max(2 * without.peak_hbm_bytes, 64 * 2**20)
-        trained = training.train_with(steps, budget, dram, Path(name))
+        trained = training.train_with(steps, budget, dram, folder)
         _show("with Transit", trained)
     results = checks(without, trained, budget)
     click.echo()

@@ -2,22 +2,27 @@
 
 import json
 import os
-import shutil
 import sys
-import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
-from transit import launch, process, refusals, signature, stats, summary, verdict
+from transit import launch, process, refusals, scratch, signature, stats, streams, summary, verdict
 from transit.allocator import Allocator
 from transit.errors import TransitError, UsageError
-from transit.launch import RunOptions
+from transit.interruption import Interrupted
+from transit.launch import Launch, RunOptions
+from transit.signature import Signature
 from transit.units import Budget, parse_budget
 from transit.verdict import Verification
+
+STDOUT: Final = "-"
 
 
 def _parse_budget(ctx: click.Context, param: click.Parameter, value: str | None) -> Budget | None:
@@ -98,7 +103,11 @@ def command(
 
 def _refuse_unwritable(target: Path | str | None) -> None:
     """Better now than after a day of training."""
-    if target is None or str(target) == "-":
+    if target is None:
+        return
+    if str(target) == STDOUT:
+        if streams.is_closed(streams.STDOUT):
+            raise UsageError("cannot write --json -: standard output is closed")
         return
     path = Path(target).absolute()
     if path.is_dir():
@@ -109,53 +118,64 @@ def _refuse_unwritable(target: Path | str | None) -> None:
         raise UsageError(f"cannot write {target}: permission denied")
 
 
-def _make_run_folder() -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix="transit-run-"))
-    except OSError as error:
-        raise TransitError(
-            f"cannot make a folder for the job's statistics: {error.strerror or error}",
-            "set TMPDIR to a folder that can be written to",
-        ) from error
-
-
 def _run(options: RunOptions, job: tuple[str, ...], outputs: Outputs) -> process.Ended:
-    run_folder = _make_run_folder()
-    try:
+    with scratch.folder(scratch.RUN) as run_folder:
         prepared = launch.prepare(options, job, os.environ, run_folder)
         identity = signature.of_job(job, prepared) if prepared.shim else None
         known = verdict.recall(identity) if identity else Verification()
-        _say(_before(prepared, known), outputs.quiet)
+        streams.say(_before(prepared, known, outputs.quiet))
         started_ns = time.monotonic_ns()
         ended = process.run_child(job, prepared.environment)
         wall_ns = time.monotonic_ns() - started_ns
-        processes, problems = stats.read_folder(run_folder)
-        if identity is not None and prepared.verifies:
-            found = verdict.conclude(processes, ended.exit_code, datetime.now(UTC))
-            known = verdict.settle(identity, found)
-        report = summary.RunReport(
-            exit_code=ended.exit_code,
-            wall_ns=wall_ns,
-            simulated=prepared.simulated,
-            with_shim=prepared.shim is not None,
-            processes=processes,
-            notes=[*prepared.notes, *problems],
-            refused=refusals.read_folder(run_folder),
-            instead=refusals.instead(sys.argv[1:], job, os.environ),
-            verification=known,
-            verbose=options.log_level in ("info", "debug"),
-        )
-        _finish(report, run_folder, outputs)
+        with suppress(Interrupted):  # after the job, a signal costs the summary, never its code
+            run = FinishedRun(job, prepared, identity, known, ended.exit_code, wall_ns)
+            report = run.report(run_folder, options.log_level in ("info", "debug"))
+            _finish(report, run_folder, outputs)
         return ended
-    finally:
-        shutil.rmtree(run_folder, ignore_errors=True)
 
 
-def _before(prepared: launch.Launch, known: Verification) -> list[str]:
-    """What the user has to know before the job starts: said by one rank, if it is of all."""
-    first = os.environ.get("LOCAL_RANK", "0") == "0"
-    lines = [f"transit: {note}" for note in prepared.notes if first]
-    if known.verdict is not None and known.verdict.failed and not prepared.verifies:
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """A job that has ended, with what was known of it before it started."""
+
+    job: tuple[str, ...]
+    prepared: Launch
+    identity: Signature | None
+    known: Verification
+    exit_code: int
+    wall_ns: int
+
+    def report(self, run_folder: Path, verbose: bool) -> summary.RunReport:
+        """What the job's processes left in the run's folder, put together."""
+        processes, problems = stats.read_folder(run_folder)
+        known = self.known
+        if self.identity is not None and self.prepared.verifies:
+            found = verdict.conclude(processes, self.exit_code, datetime.now(UTC))
+            known = verdict.settle(self.identity, found)
+        return summary.RunReport(
+            exit_code=self.exit_code,
+            wall_ns=self.wall_ns,
+            simulated=self.prepared.simulated,
+            with_shim=self.prepared.shim is not None,
+            processes=processes,
+            notes=[*self.prepared.notes, *problems],
+            refused=refusals.read_folder(run_folder),
+            instead=refusals.instead(sys.argv[1:], self.job, os.environ),
+            verification=known,
+            verbose=verbose,
+        )
+
+
+def _before(prepared: Launch, known: Verification, quiet: bool) -> list[str]:
+    """What the user has to know before the job starts: said by one rank, if it is of all.
+
+    That a job runs without Transit is said to the quiet too: they would wait for an out of memory.
+    """
+    told = [prepared.without] if quiet and prepared.without else []
+    if not quiet:
+        told = list(prepared.notes)
+    lines = [f"transit: {note}" for note in told if os.environ.get("LOCAL_RANK", "0") == "0"]
+    if known.verdict is not None and known.verdict.failed and not (quiet or prepared.verifies):
         text, names = summary.kept_verdict(known.verdict)
         lines.append(f"transit: {': '.join(filter(None, [text, ', '.join(names)]))}")
     return lines
@@ -163,33 +183,42 @@ def _before(prepared: launch.Launch, known: Verification) -> list[str]:
 
 def _finish(report: summary.RunReport, run_folder: Path, outputs: Outputs) -> None:
     """Say what happened. Nothing that fails here may replace the job's exit code."""
-    if report.with_shim:
-        _say(summary.to_lines(report), outputs.quiet)
+    if report.with_shim and not outputs.quiet:
+        streams.say(summary.to_lines(report))
+    if (record_file := outputs.record_file) is not None:
+        with _told(record_file):
+            _write_recordings(report, run_folder, record_file, outputs.quiet)
+    if (target := outputs.json_target) is not None:
+        with _told(target):
+            _write_json(report, target)
+
+
+@contextmanager
+def _told(target: Path | str) -> Iterator[None]:
+    """A failure to write `target` is told, and that is all."""
     try:
-        if outputs.json_target is not None:
-            _write_json(report, outputs.json_target)
-        if outputs.record_file is not None:
-            ranks = {each.pid: each.local_rank for each in report.processes}
-            written = launch.collect_recordings(run_folder, outputs.record_file, ranks)
-            _say([f"transit: recorded {path}" for path in written], outputs.quiet)
-            if not written:
-                _say(["transit: warning: the job recorded no step"], outputs.quiet)
+        yield
     except TransitError as error:
-        _say([f"transit: error: {error}"], False)
+        streams.say([f"transit: error: {error}"])
     except OSError as error:
-        where = error.filename or outputs.json_target or outputs.record_file
-        _say([f"transit: error: cannot write {where}: {error.strerror or error}"], False)
+        where = error.filename or target
+        streams.say([f"transit: error: cannot write {where}: {error.strerror or error}"])
+
+
+def _write_recordings(
+    report: summary.RunReport, run_folder: Path, record_file: Path, quiet: bool
+) -> None:
+    ranks = {each.pid: each.local_rank for each in report.processes}
+    written = launch.collect_recordings(run_folder, record_file, ranks)
+    if not quiet:
+        nothing = ["transit: warning: the job recorded no step"]
+        streams.say([f"transit: recorded {path}" for path in written] or nothing)
 
 
 def _write_json(report: summary.RunReport, target: str) -> None:
-    text = json.dumps(summary.to_json(report), indent=2)
-    if target == "-":
-        click.echo(text)
+    document = summary.to_json(report)
+    if target == STDOUT:
+        # The job wrote here too, perhaps without ending its last line.
+        sys.stdout.write(f"\n{json.dumps(document)}\n")
     else:
-        Path(target).write_text(text + "\n")
-
-
-def _say(lines: list[str], silent: bool) -> None:
-    if not silent:
-        sys.stderr.writelines(f"{line}\n" for line in lines)
-        sys.stderr.flush()
+        Path(target).write_text(json.dumps(document, indent=2) + "\n")

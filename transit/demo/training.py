@@ -3,7 +3,7 @@
 import json
 import os
 import re
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -12,9 +12,10 @@ from importlib import resources, util
 from pathlib import Path
 from typing import Final
 
-from transit import libraries
+from transit import libraries, process
 from transit.driver import clean_environment
 from transit.errors import TransitError
+from transit.interruption import ENDING, Interrupted
 
 WORKLOAD: Final = "numpy_gpt.py"
 EXTENT_BYTES: Final = 2 * 2**20
@@ -82,12 +83,16 @@ def _train(prefix: Sequence[str], steps: int, truth: Path, extra: dict[str, str]
     command = [*prefix, sys.executable, str(find_workload()), "--steps", str(steps), "--json"]
     environment = clean_environment() | extra | {"TRANSIT_SIM_TRUTH": str(truth)}
     started_ns = time.monotonic_ns()
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    output = truth.with_name(f"{truth.name}.out")
+    with output.open("wb") as file:
+        ended = process.run_child(command, environment, file.fileno())
     wall_ns = time.monotonic_ns() - started_ns
-    if done.returncode != 0:
-        raise TransitError(f"the training ended with exit code {done.returncode}")
+    if ended.passed_on in (*ENDING, signal.SIGQUIT):  # it was meant for us as well
+        raise Interrupted(ended.passed_on)
+    if ended.exit_code != 0:
+        raise TransitError(f"the training ended with exit code {ended.exit_code}")
     hbm, dram = read_peaks(truth)
-    return Training(parse_losses(done.stdout), hbm, dram, wall_ns)
+    return Training(parse_losses(output.read_text(errors="replace")), hbm, dram, wall_ns)
 
 
 def parse_losses(output: str) -> tuple[str, ...]:

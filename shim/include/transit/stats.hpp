@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "transit/log.hpp"
+
 namespace transit {
 
 enum class Counter : unsigned {
@@ -108,7 +110,8 @@ void add_with_peak(Counter which, Counter peak, std::int64_t delta) noexcept;
 /// Counts an event under a name, e.g. ("unknown", kernel). Takes a lock: not for fast paths.
 void count_named(const char* kind, const char* name, std::uint64_t count = 1) noexcept;
 
-/// Says a sentence to the user once: standard error now, the summary later.
-void warn_once(const char* sentence) noexcept;
+/// Says a sentence to the user once: standard error now, the summary later. `kQuiet` is for what
+/// users who asked for quiet have to know too: that Transit does nothing for them.
+void warn_once(const char* sentence, LogLevel level = LogLevel::kWarn) noexcept;
 
 }  // namespace transit
