@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from transit.errors import TransitError
+from transit.errors import UsageError
 from transit.units import Budget, BudgetKind, fmt_bytes
 
 GIB: Final = 2**30
@@ -64,7 +64,7 @@ def plan(budget: Budget, memory: HostMemory, ranks: int | None, tasks: int = 1) 
             launcher itself, so that the shim divides once more.
 
     Raises:
-        TransitError: an explicit budget does not fit in what the host or the cgroup has.
+        UsageError: an explicit budget does not fit in what the host or the cgroup has.
     """
     neighbours = ranks or tasks
     if budget.kind is BudgetKind.BYTES:
@@ -88,7 +88,7 @@ def _refuse_excess(wanted_bytes: int, memory: HostMemory) -> None:
         why = f"the cgroup's memory limit of {fmt_bytes(memory.cgroup_limit_bytes)} leaves"
     else:
         why = "the host has"
-    raise TransitError(
+    raise UsageError(
         f"--dram asks for {fmt_bytes(wanted_bytes)} of CPU memory on this node, "
         f"but {why} {fmt_bytes(memory.free_bytes)} free",
         f"give at most --dram {memory.free_bytes >> 20}MiB, use --dram auto, or raise the limit",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from transit import names, refusals
 from transit.stats import NamedCount, ProcessStats
-from transit.units import fmt_bytes, fmt_count, fmt_ns
+from transit.units import counted, fmt_bytes, fmt_count, fmt_ns
 from transit.verdict import Verdict, Verification
 
 SCHEMA: Final = "transit.run/1"
@@ -19,9 +19,9 @@ _WAITS: Final = {
 }
 # Kind of named count, the counter of all of them, and what it says.
 _COUNTED: Final = (
-    ("in_place", "in_place_launches", "launches ran on CPU memory in place"),
-    ("pinned", "pinned_extents", "pinned extents"),
-    ("unknown", "unknown_launches", "launches with unknown layout"),
+    ("in_place", "in_place_launches", "launch", "launches", "ran on CPU memory in place"),
+    ("pinned", "pinned_extents", "extent", "extents", "pinned"),
+    ("unknown", "unknown_launches", "launch", "launches", "of unknown layout"),
 )
 _BUDGET_ADVICE: Final = "the HBM budget is below"
 _MAX_COLUMNS: Final = 110
@@ -164,7 +164,7 @@ def kept_verdict(verdict: Verdict) -> tuple[str, tuple[str, ...]]:
             _names(list(verdict.hidden)),
         )
     return (
-        f"verified on {when}: no hidden access in {fmt_count(verdict.steps)} steps,"
+        f"verified on {when}: no hidden access in {counted(verdict.steps, 'step')},"
         f" {int(verdict.share * 100)} % of the managed memory unmapped"
     ), ()
 
@@ -203,19 +203,33 @@ def _details(process: ProcessStats, well: bool) -> Iterable[_Detail]:
     ]
     if waits:
         yield _Detail(f"launches waited {_enumerated(waits)}")
-    for kind, total, text in _COUNTED:
+    for kind, total, one, several, what in _COUNTED:
         named = process.of_kind(kind)
         if counter(total) or (kind == "pinned" and named):
-            yield _Detail(f"{fmt_count(counter(total))} {text}", _names(named))
+            yield _Detail(f"{counted(counter(total), one, several)} {what}", _names(named))
     if passed := process.of_kind("passed"):
         yield _Detail("requests passed through", _names(passed))
     if counter("refused_bytes"):
-        refused = fmt_bytes(counter("refused_bytes"))
-        yield _Detail(f"requests of {refused} in all were answered with out of memory")
+        yield _memory_refusals(process, well)
     yield from _verdict(process, well)
     yield from _warnings(process)
     if not process.ended:
         yield _Detail("the process ended without saying so; its figures are its last ones")
+
+
+def _memory_refusals(process: ProcessStats, well: bool) -> _Detail:
+    """A caching allocator that is refused gives back what it keeps unused, and asks again."""
+    refused = fmt_bytes(process.counter("refused_bytes"))
+    if well:
+        return _Detail(
+            f"requests of {refused} in all fitted only after the job had given back memory that it"
+            " kept unused (PyTorch's cache); --dram or --hbm with more room may be faster"
+        )
+    both = process.counter("hbm_budget_bytes") + process.counter("dram_budget_bytes")
+    return _Detail(
+        f"requests of {refused} in all were refused: HBM and DRAM budgets hold {fmt_bytes(both)}"
+        " together; if the job ended out of memory, give more --dram, or --hbm"
+    )
 
 
 def _enumerated(parts: Sequence[str]) -> str:
@@ -226,7 +240,8 @@ def _verdict(process: ProcessStats, well: bool) -> Iterable[_Detail]:
     hidden, verified = process.of_kind("hidden"), process.counter("unmapped_bytes_verified")
     count = process.counter("hidden_accesses")
     if count or hidden:
-        yield _Detail(f"VERIFICATION FAILED: {fmt_count(count)} hidden accesses", _names(hidden))
+        found = counted(count, "hidden access", "hidden accesses")
+        yield _Detail(f"VERIFICATION FAILED: {found}", _names(hidden))
     elif verified:
         lead = "verification passed" if well else "verification did not come to its end"
         yield _Detail(f"{lead}: no hidden access to {fmt_bytes(verified)} of unmapped memory")
@@ -239,9 +254,12 @@ def _warnings(process: ProcessStats) -> Iterable[_Detail]:
         if not (smallest and each.name.startswith(_BUDGET_ADVICE)):
             yield _Detail(f"warning: {each.name}")
     if smallest:
+        full = process.counter("dram_budget_bytes")
+        used = process.counter("dram_peak_bytes") + process.counter("extent_bytes")
+        more_dram = "more --dram, which was full, or " if 0 < full < used else ""
         yield _Detail(
             f"the budget is below what the job uses at once, which makes it slow;"
-            f" try --hbm {-(-smallest // 2**20)}MiB or more"
+            f" try {more_dram}--hbm {-(-smallest // 2**20)}MiB or more"
         )
 
 

@@ -13,7 +13,7 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE | re.ASCII)
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
 _MAX_BYTES: Final = 2**63 - 1
-_LEAST_BUDGET_BYTES: Final = 1 << 20
+_LEAST_BUDGET_BYTES: Final = 32 << 20  # one extent, the least that can move
 
 
 class BudgetKind(enum.StrEnum):
@@ -81,7 +81,7 @@ def parse_budget(text: str) -> Budget:
     if size < _LEAST_BUDGET_BYTES:
         raise UsageError(
             f"'{text}' is a budget of {fmt_bytes(size)}, which holds no model",
-            "a number alone counts bytes; write GiB behind it for gibibytes",
+            "give 32 MiB or more; a number alone counts bytes: write GiB behind it for gibibytes",
         )
     return Budget(BudgetKind.BYTES, size)
 
@@ -105,6 +105,11 @@ def fmt_ns(duration_ns: int | None) -> str:
         if duration_ns < limit:
             return f"{duration_ns / divisor:.{0 if unit == 'ns' else 1}f} {unit}"
     return f"{duration_ns / 1e9:.1f} s"
+
+
+def counted(count: int, noun: str, several: str | None = None) -> str:
+    """`1 move`, `2 moves`, `1,024 launches`."""
+    return f"{fmt_count(count)} {noun if count == 1 else several or noun + 's'}"
 
 
 def fmt_count(count: int | None) -> str:

@@ -91,15 +91,21 @@ Device* Device::create() noexcept {
     }
     auto* device = new (std::nothrow) Device(setup);
     if (device == nullptr) return nullptr;
+    const std::uint64_t extent = setup.extent_bytes;
     if (!device->hbm.usable()) {
-        warn_once("the driver cannot reserve an address range for GPU memory");
+        warn_once(setup.budgets.hbm_bytes < extent
+                      ? "the HBM budget is less than one extent, the least that can move"
+                      : "the driver cannot reserve an address range for GPU memory");
         delete device;
         real_cuMemAddressFree(setup.arena, kExtentCount * setup.extent_bytes);
         return nullptr;
     }
     if (setup.budgets.dram_bytes != 0 && !device->dram.usable())
-        warn_once("the driver cannot reserve an address range for CPU memory; running within the "
-                  "HBM budget alone");
+        warn_once(setup.budgets.dram_bytes < extent
+                      ? "the DRAM budget is less than one extent, the least that can move; "
+                        "running within the HBM budget alone"
+                      : "the driver cannot reserve an address range for CPU memory; running within "
+                        "the HBM budget alone");
     device->start_stocking();
     if (options().force_moves_seed != 0) device->start_forced_moves(options().force_moves_seed);
     pthread_atfork(nullptr, nullptr, [] { active_.store(nullptr, std::memory_order_release); });

@@ -206,13 +206,17 @@ void Mover::settle_budget_advice(std::uint32_t wanted) noexcept {
     std::uint64_t seen = counter(Counter::kSmallestBudgetBytes).load(std::memory_order_relaxed);
     if (bytes <= seen) return;
     counter(Counter::kSmallestBudgetBytes).store(bytes, std::memory_order_relaxed);
+    if (seen != 0) return;
+    // Memory that nothing uses just now may be what DRAM has no room for.
+    const bool dram_full = device_.dram.limit() != 0 && device_.dram.available() < wanted;
     char sentence[200];
     std::snprintf(
         sentence, sizeof sentence,
         "the HBM budget is below what this job uses at once: it runs, partly from DRAM and slowly; "
-        "try --hbm %lluMiB or more",  // whole, as extents are: a rounded figure could be too small
+        "try %s--hbm %lluMiB or more",  // whole, as extents are: a rounded figure may be too small
+        dram_full ? "more --dram, which is nearly full, or " : "",
         static_cast<unsigned long long>(bytes >> 20));
-    if (seen == 0) warn_once(sentence);
+    warn_once(sentence);
 }
 
 std::uint32_t Mover::drop_dead(std::uint32_t count) noexcept {

@@ -73,3 +73,34 @@ fill(block, 1, MB); sync()
 assert attributes() == before
 """,
     )
+
+
+@pytest.mark.parametrize(
+    ("budgets", "says"),
+    [
+        ({"TRANSIT_HBM": 1 << 20}, "HBM budget is less than one extent"),
+        ({"TRANSIT_DRAM": 1 << 20}, "DRAM budget is less than one extent"),
+    ],
+)
+def test_budgets_that_hold_no_extent(run, budgets, says):
+    # GIVEN a budget below the least that can move WHEN the job runs THEN it gets its memory, and a
+    # sentence tells what it runs without
+    done = run(TRAINS, **budgets)
+    assert says in done.err
+
+
+@pytest.mark.parametrize(("dram_mib", "advice"), [(30, "try more --dram"), (200, "try --hbm")])
+def test_advice_names_the_budget_that_is_short(run, dram_mib, advice):
+    # GIVEN blocks that do not fit in HBM together WHEN CPU memory has little room either THEN more
+    # of it is advised, else more GPU memory
+    done = run(
+        """
+open_device()
+blocks = [malloc(30 * MB) for _ in range(3)]
+for i, block in enumerate(blocks): fill(block, i, 1)
+sync()
+""",
+        TRANSIT_HBM=64 << 20,
+        TRANSIT_DRAM=dram_mib << 20,
+    )
+    assert advice in done.err

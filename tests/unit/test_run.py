@@ -52,7 +52,7 @@ def test_what_cannot_be_started(transit: Start, tmp_path: Path) -> None:
         (["run", "--hbm", "62", "--", "true"], 2),
         (["run", "--json", "/no/such/folder/x", "--", "true"], 2),
         (["run", "--json", "/tmp", "--", "true"], 2),
-        (["run", "--dram", "8000T", "--", "true"], 1),
+        (["run", "--dram", "8000T", "--", "true"], 2),
         (["frobnicate"], 2),
     ],
 )
@@ -123,12 +123,12 @@ def test_nested_run_replaces_the_budget_and_preloads_once(
 ) -> None:
     # WHEN one run starts another
     inner = ("transit", "run", "--hbm", "2GiB", *PRINT_ENV)
-    child = transit("run", "--hbm", "1GiB", "--dram", "1MiB", "--", "python3", "-m", *inner,
+    child = transit("run", "--hbm", "1GiB", "--dram", "64MiB", "--", "python3", "-m", *inner,
                     PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # fmt: skip
     seen = variables(child.communicate(timeout=30)[0])
     # THEN the inner budget counts, and what it does not name is the outer one's
     assert seen["TRANSIT_HBM"] == str(2 * 2**30)
-    assert seen["TRANSIT_DRAM"] == str(2**20)
+    assert seen["TRANSIT_DRAM"] == str(2**26)
     assert seen["LD_PRELOAD"] == str(harmless_library)
 
 
@@ -161,8 +161,8 @@ def test_statistics_become_a_table_and_json(transit: Start, tmp_path: Path) -> N
     child = transit("run", "--json", str(tmp_path / "out.json"), "--", "sh", "-c", script)
     output, errors = child.communicate(timeout=20)
     # THEN people read of each, programs too, and the folder is gone
-    for text in ("3.0 GiB", "4.0 GiB", "1.5 ms for an HBM frame", "2 pinned extents: nccl × 2",
-                 "7 launches with unknown layout: mystery_kernel × 7", "warning: look out",
+    for text in ("3.0 GiB", "4.0 GiB", "1.5 ms for an HBM frame", "2 extents pinned: nccl × 2",
+                 "7 launches of unknown layout: mystery_kernel × 7", "warning: look out",
                  "2.stats is ignored", "ended without saying so"):  # fmt: skip
         assert text in errors
     document = json.loads((tmp_path / "out.json").read_text())

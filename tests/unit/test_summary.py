@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 from transit.stats import NamedCount, ProcessStats
 from transit.summary import MAX_ROWS, RunReport, to_json, to_lines
 
@@ -33,7 +35,7 @@ def test_columns_are_aligned_and_lines_short() -> None:
 def test_many_names_are_cut_short() -> None:
     named = [NamedCount("unknown", f"kernel{number}", number) for number in range(1, 9)]
     text = "\n".join(to_lines(make(process(0, *named, unknown_launches=36))))
-    assert "36 launches with unknown layout:\ntransit:     kernel8 × 8, kernel7 × 7" in text
+    assert "36 launches of unknown layout:\ntransit:     kernel8 × 8, kernel7 × 7" in text
     assert text.endswith("kernel4 × 4 and 3 more")
 
 
@@ -56,13 +58,40 @@ def test_verification_has_a_verdict() -> None:
 def test_the_budget_that_would_do_is_told_once_with_its_last_figure() -> None:
     # GIVEN the shim's sentence, whose figure is that of the first time, and a later figure
     sentence = NamedCount("warning", "the HBM budget is below what this job uses: try 5MiB", 1)
-    refused = process(0, sentence, refused_bytes=2**30, smallest_budget_bytes=2**31 + 1)
+    short = process(0, sentence, smallest_budget_bytes=2**31 + 1)
     # WHEN the summary is made
-    text = "\n".join(to_lines(make(refused)))
+    text = "\n".join(to_lines(make(short)))
     # THEN only the later one is in it, rounded up
-    assert "requests of 1.0 GiB in all were answered with out of memory" in text
     assert "try --hbm 2049MiB or more" in text
     assert "5MiB" not in text
+
+
+@pytest.mark.parametrize(("peak_extents", "told"), [(9, "try --hbm"), (10, "try more --dram")])
+def test_more_cpu_memory_is_advised_when_it_was_full(peak_extents: int, told: str) -> None:
+    # GIVEN a budget of ten extents and a rest WHEN the job was slow for want of GPU memory THEN
+    # more CPU memory is advised if all of them were in use
+    extent = 2**25
+    budgets = {"dram_budget_bytes": 10 * extent + 5, "extent_bytes": extent}
+    short = process(
+        0, smallest_budget_bytes=2**31, dram_peak_bytes=peak_extents * extent, **budgets
+    )
+    assert told in "\n".join(to_lines(make(short)))
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "told"),
+    [
+        (0, "requests of 1.0 GiB in all fitted only after the job had given back memory"),
+        (1, "hold 3.0 GiB together; if the job ended out of memory, give more --dram, or --hbm"),
+    ],
+)
+def test_refused_requests_are_told_by_how_the_job_ended(exit_code: int, told: str) -> None:
+    # GIVEN a job that was refused memory WHEN it went on, or ended THEN the sentence fits
+    budgets = {"hbm_budget_bytes": 2**30, "dram_budget_bytes": 2**31}
+    refused = process(0, refused_bytes=2**30, **budgets)
+    report = replace(make(refused), exit_code=exit_code)
+    text = " ".join(line.removeprefix("transit:").strip() for line in to_lines(report))
+    assert told in text
 
 
 def test_what_several_ranks_have_in_common_is_told_once() -> None:
@@ -86,7 +115,7 @@ def test_kernel_names_are_readable_and_lines_stay_short() -> None:
     # WHEN the summary is made
     lines = to_lines(make(process(0, *adds, *others, unknown_launches=7)))
     # THEN the instances are one, and no line is long
-    assert lines[2] == "transit: rank 0: 7 launches with unknown layout:"
+    assert lines[2] == "transit: rank 0: 7 launches of unknown layout:"
     assert lines[3].startswith("transit:     at::native::add × 4, xxx")
     assert max(map(len, lines)) <= 110
 

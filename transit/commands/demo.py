@@ -8,7 +8,7 @@ from transit import scratch
 from transit.demo import training
 from transit.demo.training import Training
 from transit.errors import ExitCode
-from transit.units import fmt_bytes, fmt_count, fmt_ns
+from transit.units import counted, fmt_bytes, fmt_ns
 
 MIN_MOVES = 100
 
@@ -53,7 +53,7 @@ def checks(without: Training, trained: Training, budget: int) -> list[tuple[bool
          f"simulated GPU memory peaked at {fmt_bytes(trained.peak_hbm_bytes)}"
          f" of a budget of {fmt_bytes(budget)}"),
         (moves >= MIN_MOVES,
-         f"{fmt_count(moves)} simulated moves: {out} out to CPU memory, {back} back"),
+         f"{counted(moves, 'simulated move')}: {out} out to CPU memory, {back} back"),
     ]  # fmt: skip
 
 

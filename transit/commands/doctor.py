@@ -8,6 +8,7 @@ import click
 
 from transit.doctor import Check, State, all_checks
 from transit.errors import ExitCode
+from transit.units import counted
 
 _MARKS = {State.OK: ("ok", "green"), State.WARNING: ("warning", "yellow"),
           State.PROBLEM: ("problem", "red")}  # fmt: skip
@@ -40,4 +41,5 @@ def _show(checks: list[Check]) -> None:
         if check.fix:
             click.echo(f"{'':9}{'':{width}}  fix: {check.fix}")
     counts = [sum(check.state is state for check in checks) for state in State]
-    click.echo(f"{counts[0]} ok, {counts[1]} warnings, {counts[2]} problems")
+    warnings, problems = counted(counts[1], "warning"), counted(counts[2], "problem")
+    click.echo(f"{counts[0]} ok, {warnings}, {problems}")

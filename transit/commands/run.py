@@ -47,15 +47,24 @@ class Outputs:
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     epilog="Exit code: the job's own; 126 or 127 if it cannot be started, 128+N on signal N.",
 )
-@click.option("--hbm", callback=_parse_budget, metavar="SIZE|PCT|auto", help="GPU memory per rank.")
 @click.option(
-    "--dram", callback=_parse_budget, metavar="SIZE|PCT|auto", help="CPU memory per rank."
+    "--hbm",
+    callback=_parse_budget,
+    metavar="SIZE|PCT|auto",
+    help="GPU memory per rank; auto by default.",
+)
+@click.option(
+    "--dram",
+    callback=_parse_budget,
+    metavar="SIZE|PCT|auto",
+    help="CPU memory per rank; auto by default.",
 )
 @click.option("--simulated", is_flag=True, help="Use the simulated GPU; no driver is needed.")
 @click.option(
     "--allocator",
     type=click.Choice(list(Allocator), case_sensitive=False),
-    help="PyTorch's allocator. async has no memory snapshots, CUDA IPC or cudagraph trees.",
+    help="PyTorch's allocator; native by default. async has no memory snapshots, CUDA IPC or"
+    " cudagraph trees.",
 )
 @click.option(
     "--verify",
@@ -88,6 +97,8 @@ def command(
 
     Sizes are bytes or such as 62GiB. auto takes the whole device, and the CPU memory that is
     free less a reserve, which all ranks of the node share; so do percentages of CPU memory.
+
+    For example: transit run --hbm 62GiB -- torchrun --nproc-per-node 8 train.py
     """
     if record_file is not None and record_step is None:
         raise click.UsageError("--record-file needs --record-step")
