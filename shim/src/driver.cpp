@@ -70,7 +70,7 @@ void* open_candidate(const char* path) noexcept {
 }
 
 void find_driver() noexcept {
-    if ((g_driver = open_candidate(std::getenv("TRANSIT_REAL_LIBCUDA"))) != nullptr) return;
+    g_driver = open_candidate(std::getenv("TRANSIT_REAL_LIBCUDA"));
     constexpr std::array kPlaces = {"/usr/local/nvidia/lib64/libcuda.so.1",
                                     "/usr/local/nvidia/lib/libcuda.so.1",
                                     "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
@@ -81,7 +81,7 @@ void find_driver() noexcept {
                                     "/usr/lib/wsl/lib/libcuda.so.1",
                                     "/usr/local/cuda/compat/libcuda.so.1"};
     for (const char* place : kPlaces)
-        if ((g_driver = open_candidate(place)) != nullptr) return;
+        if (g_driver == nullptr) g_driver = open_candidate(place);
 }
 
 const std::unordered_map<void*, void*>& hooks_by_address() {

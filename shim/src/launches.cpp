@@ -32,8 +32,10 @@ private:
     static constexpr std::uint64_t kBinNs = 50;
     std::uint64_t quantile(std::uint64_t rank) const noexcept {
         std::uint64_t seen = 0;
-        for (std::size_t i = 0; i < bins_.size(); ++i)
-            if ((seen += bins_[i]) >= rank) return (i + 1) * kBinNs;
+        for (std::size_t i = 0; i < bins_.size(); ++i) {
+            seen += bins_[i];
+            if (seen >= rank) return (i + 1) * kBinNs;
+        }
         return bins_.size() * kBinNs;
     }
     std::array<std::atomic<std::uint32_t>, 512> bins_{};

@@ -68,7 +68,7 @@ std::optional<Around> allocation_around(CUdeviceptr address) noexcept {
 
 template <typename Value>
 CUresult answer(void* out, Value value) noexcept {
-    std::memcpy(out, &value, sizeof value);
+    std::memcpy(out, &value, sizeof(Value));
     return CUDA_SUCCESS;
 }
 

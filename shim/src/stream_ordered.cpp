@@ -95,7 +95,8 @@ bool Device::free_ordered(CUdeviceptr address, CUstream stream, bool per_thread,
         if (*result != CUDA_SUCCESS) return true;
         fences_[address] = {address + found->span_bytes, owned};
     }
-    const Allocation removed = *ledger.remove_allocation(address);
+    const Allocation removed = *found;
+    ledger.remove_allocation(address);
     pool_use_.used_bytes -= removed.span_bytes;
     give(address, removed);
     return true;

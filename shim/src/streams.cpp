@@ -324,8 +324,8 @@ CUevent Streams::take_event(CUcontext context) noexcept {
     return real_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : nullptr;
 }
 
-void Streams::give_events(CUcontext context, std::deque<Marker>::const_iterator first,
-                          std::deque<Marker>::const_iterator end) noexcept {
+void Streams::give_events(CUcontext context, const std::deque<Marker>::const_iterator& first,
+                          const std::deque<Marker>::const_iterator& end) noexcept {
     const std::lock_guard lock(events_mutex_);
     std::vector<CUevent>& unused = events_[context];
     std::transform(first, end, std::back_inserter(unused),

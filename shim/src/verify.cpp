@@ -76,7 +76,9 @@ CUresult Mover::hide(const std::vector<ExtentRange>& ranges, bool everything,
     const auto hide_if_last = [this](std::uint32_t e) {
         // An extent that came into use after the launch was opened was never shown for it.
         Extent& extent = device_.extents[e];
-        if (extent.shown != 0 && --extent.shown == 0) hide_one(e);
+        if (extent.shown == 0) return;
+        --extent.shown;
+        if (extent.shown == 0) hide_one(e);
     };
     for (const ExtentRange range : ranges)
         for (std::uint32_t e = range.first; e <= range.last; ++e)

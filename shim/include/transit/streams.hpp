@@ -102,8 +102,8 @@ private:
     void poll_slot(Slot& slot) noexcept;
     unsigned new_slot(std::uint64_t key, CUstream stream) noexcept;
     CUevent take_event(CUcontext context) noexcept;
-    void give_events(CUcontext context, std::deque<Marker>::const_iterator first,
-                     std::deque<Marker>::const_iterator end) noexcept;
+    void give_events(CUcontext context, const std::deque<Marker>::const_iterator& first,
+                     const std::deque<Marker>::const_iterator& end) noexcept;
     std::uint64_t context_number() noexcept;
     void retire_key(std::uint64_t key, bool can_mark) noexcept;
     void join_overflow(CUcontext context) noexcept;

@@ -48,6 +48,7 @@ bool run_reduce(ncclComm& comm, const Work& work, bool here) {
         },
         [&](std::size_t done, std::size_t part) {
             std::vector<const void*> inputs;
+            inputs.reserve(static_cast<std::size_t>(comm.ranks));
             for (int rank = 0; rank < comm.ranks; ++rank) {
                 inputs.push_back(segment.slot(rank));
             }
@@ -106,6 +107,7 @@ bool run_reduce_scatter(ncclComm& comm, const Work& work) {
         },
         [&](std::size_t done, std::size_t part) {
             std::vector<const void*> inputs;
+            inputs.reserve(static_cast<std::size_t>(comm.ranks));
             for (int rank = 0; rank < comm.ranks; ++rank) {
                 inputs.push_back(segment.slot(rank) + static_cast<std::size_t>(comm.rank) * piece);
             }

@@ -1,6 +1,7 @@
 // Devices: count, name, attributes, memory size, primary contexts.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "call.hpp"
@@ -194,10 +195,9 @@ CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
     if (!call) {
         return call.result();
     }
-    unsigned domain = 0;
-    unsigned bus = 0;
-    if (device == nullptr || text == nullptr || std::sscanf(text, "%x:%x:", &domain, &bus) != 2 ||
-        Devices::instance().at(static_cast<int>(bus) - 1) == nullptr) {
+    const char* const after_domain = text == nullptr ? nullptr : std::strchr(text, ':');
+    const long bus = after_domain == nullptr ? 0 : std::strtol(after_domain + 1, nullptr, 16);
+    if (device == nullptr || Devices::instance().at(static_cast<int>(bus) - 1) == nullptr) {
         return call.end(CUDA_ERROR_INVALID_VALUE);
     }
     *device = static_cast<int>(bus) - 1;

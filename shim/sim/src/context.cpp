@@ -188,6 +188,7 @@ StreamRef Devices::find_stream(CUstream handle) {
 std::vector<Pool*> Devices::pools() {
     std::lock_guard lock(mutex_);
     std::vector<Pool*> all;
+    all.reserve(devices_.size() + made_pools_.size());
     for (const Device& device : devices_) {
         all.push_back(device.default_pool.get());
     }
@@ -209,7 +210,8 @@ bool Devices::remove_pool(Pool* pool) {
     if (found == made_pools_.end()) {
         return false;
     }
-    found->release();  // leaked: outstanding allocations still refer to it
+    // Leaked: outstanding allocations still refer to it.
+    [[maybe_unused]] const Pool* const leaked = found->release();
     made_pools_.erase(found);
     return true;
 }

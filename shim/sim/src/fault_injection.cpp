@@ -38,7 +38,7 @@ Plan parse(const std::string& text) {
         const std::string name(base_name(item.substr(0, first)));
         plan[name].failures.push_back(
             {std::strtoul(item.c_str() + first + 1, nullptr, 10),
-             static_cast<CUresult>(std::atoi(item.c_str() + second + 1))});
+             static_cast<CUresult>(std::strtol(item.c_str() + second + 1, nullptr, 10))});
     }
     return plan;
 }
