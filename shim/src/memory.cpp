@@ -88,12 +88,15 @@ CUresult managed_attribute(void* out, CUpointer_attribute attribute, CUdeviceptr
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         return answer(out, device.ordinal());
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         return answer(out, static_cast<unsigned long long>(place.start));
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         return answer(out, 0U);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         return answer(out, place.start);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         return answer(out, place.bytes);
     case CU_POINTER_ATTRIBUTE_MAPPED:
         return answer(out, 1U);

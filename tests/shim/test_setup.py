@@ -62,13 +62,14 @@ open_device()
 block = malloc(4 * MB)
 def attributes():
     answers = []
-    for which in (6, 12, 14, 16):  # sync memops, range size, handle types, access flags
+    # sync memops, size of range and mapping, handle types, access flags: as of an H200's cuMemAlloc
+    for which in (6, 12, 18, 14, 16):
         out = c_uint64(0)
         api.cuPointerGetAttribute(byref(out), which, block)
         answers.append(out.value)
     return answers
 before = attributes()
-assert before == [0, 4 * MB, 0, 3], before
+assert before == [0, 4 * MB, 4 * MB, 0, 3], before
 fill(block, 1, MB); sync()
 assert attributes() == before
 """,
