@@ -28,6 +28,14 @@ def test_setting_up_fails_once(run, what, says):
     assert says in done.err
 
 
+def test_quiet_still_tells_that_a_job_runs_without_transit(run):
+    # GIVEN a driver that refuses the arena's addresses WHEN the job runs quietly THEN it gets its
+    # memory, and that it runs without Transit is told
+    done = run(TRAINS, TRANSIT_SIM_FAIL="cuMemAddressReserve:1:304", TRANSIT_LOG="quiet")
+    assert done.err.count("running without Transit") == 1
+    assert done.err.count("\n") == 1
+
+
 def test_asking_a_device_for_its_memory_does_not_choose_it(run):
     # GIVEN a job that asks each device what is free WHEN it then allocates on one THEN that one is
     # the managed device, and what it was told holds

@@ -75,9 +75,14 @@ class Outputs:
 @click.option("--record-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where to write the recorded step (transit.step).")  # fmt: skip
 @click.option(
-    "--json", "json_target", metavar="FILE", help="Write the summary as JSON; - is stdout."
+    "--json",
+    "json_target",
+    metavar="FILE",
+    help="Write the summary as JSON; - is stdout, as its last line.",
 )
-@click.option("--quiet", is_flag=True, help="No summary and no notes.")
+@click.option(
+    "--quiet", is_flag=True, help="No summary and no notes but that a job runs without Transit."
+)
 @click.argument("job", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.pass_obj
 def command(
