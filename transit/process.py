@@ -67,10 +67,10 @@ def run_child(
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # inherited as ignored, nobody could wait
     sentinel, reports = _start_sentinel(libc)
-    child, failure = _start(command, environment, old_mask, libc, stdout)
+    child, failure, early = _start(command, environment, old_mask, libc, stdout)
     try:
         _raise_start_failure(command[0], child, failure)
-        return _supervise(child, reports)
+        return _supervise(child, reports, early)
     finally:
         os.kill(sentinel, signal.SIGKILL)
         os.waitpid(sentinel, 0)
@@ -101,16 +101,25 @@ def _start(
     mask: set[int],
     libc: ctypes.CDLL,
     stdout: int | None,
-) -> tuple[int, int]:
-    """Fork and exec. The pipe that comes back yields an errno if exec failed, else ends."""
+) -> tuple[int, int, list[signal.struct_siginfo]]:
+    """Fork and exec. The pipe that comes back yields an errno if exec failed, else ends.
+
+    The signals that come back were passed on here.
+    """
     parent = os.getpid()
     reader, writer = os.pipe()  # both close on exec
+    wait, go = os.pipe()
     pid = os.fork()
     if pid:
-        os.close(writer)
-        return pid, reader
+        for end in (writer, wait):
+            os.close(end)
+        early = _pass_on_early(pid)
+        os.close(go)
+        return pid, reader, early
     try:
         _die_with_parent(libc, parent)
+        os.close(go)
+        os.read(wait, 1)
         _undo_pythons_handlers()
         if stdout is not None:
             os.dup2(stdout, streams.STDOUT)
@@ -120,6 +129,18 @@ def _start(
         os.write(writer, (error.errno or errno.EINVAL).to_bytes(4, "little"))
     finally:
         os._exit(127)
+
+
+def _pass_on_early(child: int) -> list[signal.struct_siginfo]:
+    """Signals to our group from before the child was in it, or after: nobody can tell.
+
+    The child still blocks them, so that one it got already and ours become one.
+    """
+    early = []
+    while (info := signal.sigtimedwait(FORWARDED, 0)) is not None:
+        os.kill(child, info.si_signo)
+        early.append(info)
+    return early
 
 
 def _undo_pythons_handlers() -> None:
@@ -165,8 +186,9 @@ def _close_all_but(kept: int) -> None:
     os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _supervise(child: int, reports: int) -> Ended:
-    from_terminal, passed_on = False, None
+def _supervise(child: int, reports: int, early: list[signal.struct_siginfo]) -> Ended:
+    passed_on = early[-1].si_signo if early else None
+    from_terminal = any(_is_ctrl_c(info) for info in early)
     while True:
         info = signal.sigwaitinfo(_WAITED)
         if info.si_signo == signal.SIGCHLD:
@@ -176,9 +198,14 @@ def _supervise(child: int, reports: int) -> Ended:
             continue
         passed_on = info.si_signo
         if info.si_signo == signal.SIGINT:
-            from_terminal = info.si_code > 0  # sent by the kernel, that is the terminal
+            from_terminal = _is_ctrl_c(info)
         if not _child_got_it_too(info.si_signo, child, reports):
             os.kill(child, info.si_signo)
+
+
+def _is_ctrl_c(info: signal.struct_siginfo) -> bool:
+    """Sent by the kernel, that is the terminal."""
+    return info.si_signo == signal.SIGINT and info.si_code > 0
 
 
 def _ended(status: int, from_terminal: bool, passed_on: int | None) -> Ended:
