@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from typing import Final
 
 import click
@@ -57,7 +58,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except TransitError as error:
         if any(word.startswith("-vv") for word in sys.argv[1:2]):
-            raise
+            traceback.print_exc()
         _complain(str(error), error.hint)
         sys.exit(error.exit_code)
     except click.ClickException as error:

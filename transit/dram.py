@@ -86,12 +86,13 @@ def _refuse_excess(wanted_bytes: int, memory: HostMemory) -> None:
     in_cgroup = memory.cgroup_limit_bytes is not None
     if in_cgroup and memory.free_bytes < memory.available_bytes:
         why = f"the cgroup's memory limit of {fmt_bytes(memory.cgroup_limit_bytes)} leaves"
+        more = ", or raise the limit"
     else:
-        why = "the host has"
+        why, more = "the host has", ", or end what else holds memory"
     raise UsageError(
         f"--dram asks for {fmt_bytes(wanted_bytes)} of CPU memory on this node, "
         f"but {why} {fmt_bytes(memory.free_bytes)} free",
-        f"give at most --dram {memory.free_bytes >> 20}MiB, use --dram auto, or raise the limit",
+        f"give at most --dram {memory.free_bytes >> 20}MiB, use --dram auto{more}",
     )
 
 

@@ -62,6 +62,8 @@ def run_child(
     Raises:
         CommandNotFound, CannotExecute: it could not be started.
     """
+    if not command[0]:
+        raise CommandNotFound("cannot start '': the name of the command is empty")
     libc = ctypes.CDLL(None, use_errno=True)  # before any fork
     streams.flush()
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)
@@ -159,8 +161,10 @@ def _raise_start_failure(name: str, child: int, failure: int) -> None:
         return
     os.waitpid(child, 0)
     if code in (errno.ENOENT, errno.ENOTDIR):
-        raise CommandNotFound(f"cannot start '{name}': {os.strerror(code)}")
-    raise CannotExecute(f"cannot start '{name}': {os.strerror(code)}")
+        where = "is the path right?" if "/" in name else "is its folder in PATH?"
+        raise CommandNotFound(f"cannot start '{name}': {os.strerror(code)}", where)
+    hint = "a script needs its interpreter in front, such as python, or chmod +x and a #! line"
+    raise CannotExecute(f"cannot start '{name}': {os.strerror(code)}", hint)
 
 
 def _start_sentinel(libc: ctypes.CDLL) -> tuple[int, int]:

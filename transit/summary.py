@@ -25,6 +25,7 @@ _COUNTED: Final = (
 )
 _BUDGET_ADVICE: Final = "the HBM budget is below"
 _MAX_COLUMNS: Final = 110
+_BY_SIGNAL: Final = 128  # exit codes above it
 _HEAD: Final = ("rank", "pid", "HBM peak", "budget", "DRAM peak", "budget", "out", "in", "waited")
 
 
@@ -94,7 +95,7 @@ def to_lines(report: RunReport) -> list[str]:
     else:
         shown = report.processes[:MAX_ROWS]
         body += _table([_row(process) for process in shown])
-        body += _by_ranks(shown, report.exit_code == 0, _MAX_COLUMNS - len(lead))
+        body += _by_ranks(shown, report.exit_code, _MAX_COLUMNS - len(lead))
         if len(report.processes) > MAX_ROWS:
             body.append(f"{len(report.processes) - MAX_ROWS} more processes are only in --json")
     body += _refusals(report)
@@ -102,11 +103,11 @@ def to_lines(report: RunReport) -> list[str]:
     return [lead + line for line in body]
 
 
-def _by_ranks(processes: Sequence[ProcessStats], well: bool, columns: int) -> list[str]:
+def _by_ranks(processes: Sequence[ProcessStats], exit_code: int, columns: int) -> list[str]:
     """What there is to tell of each rank; what is the same of several is told once."""
     told: dict[tuple[str, tuple[str, ...]], dict[int, None]] = {}
     for process in processes:
-        for detail in _details(process, well):
+        for detail in _details(process, exit_code):
             told.setdefault((detail.text, detail.names), {})[process.local_rank] = None
     lines: list[str] = []
     for (text, named), ranks in told.items():
@@ -194,7 +195,7 @@ def _table(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _details(process: ProcessStats, well: bool) -> Iterable[_Detail]:
+def _details(process: ProcessStats, exit_code: int) -> Iterable[_Detail]:
     counter = process.counter
     waits = [
         f"{fmt_ns(counter(f'wait_{what}_ns'))} {text}"
@@ -209,27 +210,36 @@ def _details(process: ProcessStats, well: bool) -> Iterable[_Detail]:
             yield _Detail(f"{counted(counter(total), one, several)} {what}", _names(named))
     if passed := process.of_kind("passed"):
         yield _Detail("requests passed through", _names(passed))
-    if counter("refused_bytes"):
-        yield _memory_refusals(process, well)
-    yield from _verdict(process, well)
+    yield from _memory_refusals(process, exit_code)
+    yield from _verdict(process, exit_code == 0)
     yield from _warnings(process)
     if not process.ended:
         yield _Detail("the process ended without saying so; its figures are its last ones")
 
 
-def _memory_refusals(process: ProcessStats, well: bool) -> _Detail:
+def _memory_refusals(process: ProcessStats, exit_code: int) -> Iterable[_Detail]:
     """A caching allocator that is refused gives back what it keeps unused, and asks again."""
+    dram_bytes = process.counter("dram_budget_bytes")
+    more = "--dram, or --hbm" if dram_bytes else "--hbm"
     refused = fmt_bytes(process.counter("refused_bytes"))
-    if well:
-        return _Detail(
+    once = fmt_bytes(process.counter("refused_once_bytes"))
+    if process.counter("refused_bytes") and exit_code == 0:
+        yield _Detail(
             f"requests of {refused} in all fitted only after the job had given back memory that it"
-            " kept unused (PyTorch's cache); --dram or --hbm with more room may be faster"
+            f" kept unused (PyTorch's cache); more {more} may be faster"
         )
-    both = process.counter("hbm_budget_bytes") + process.counter("dram_budget_bytes")
-    return _Detail(
-        f"requests of {refused} in all were refused: HBM and DRAM budgets hold {fmt_bytes(both)}"
-        " together; if the job ended out of memory, give more --dram, or --hbm"
-    )
+    elif process.counter("refused_bytes"):
+        both = process.counter("hbm_budget_bytes") + dram_bytes
+        yield _Detail(
+            f"requests of {refused} in all were refused: HBM and DRAM budgets hold"
+            f" {fmt_bytes(both)} together; if the job ended out of memory, give more {more}"
+        )
+    elif process.counter("refused_once_bytes") and 0 < exit_code < _BY_SIGNAL:
+        yield _Detail(
+            f"requests of {once} in all did not fit in HBM and were refused once, so that a cache"
+            " such as PyTorch's gives back what it keeps unused and asks again; a program that"
+            " does not ask again needs more --hbm"
+        )
 
 
 def _enumerated(parts: Sequence[str]) -> str:

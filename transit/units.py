@@ -12,6 +12,7 @@ NA: Final = "n/a"
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE | re.ASCII)
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*%", re.ASCII)
+_NEGATIVE: Final = re.compile(r"-\d.*")
 _MAX_BYTES: Final = 2**63 - 1
 _LEAST_BUDGET_BYTES: Final = 32 << 20  # one extent, the least that can move
 
@@ -48,14 +49,16 @@ class Budget:
 AUTO: Final = Budget(BudgetKind.AUTO)
 
 
-def parse_size(text: str) -> int:
+def parse_size(text: str, others: str = "") -> int:
     """Bytes from `62GiB`, `62G`, `62GB` or `66571993088`.
 
     `K M G T P`, alone or with `i` or `iB`, count in 1024s; `KB MB GB TB PB` in 1000s.
     """
+    if _NEGATIVE.fullmatch(text.strip()):
+        raise UsageError(f"'{text}' is negative", "give a size above 0")
     match = _SIZE.fullmatch(text.strip())
     if match is None or (not match[2] and "i" in match[3].lower()):
-        raise UsageError(f"'{text}' is not a size", "write bytes, or a size such as 62GiB")
+        raise UsageError(f"'{text}' is not a size", f"write bytes, or a size such as 62GiB{others}")
     base = 1000 if match[2] and match[3].lower() == "b" else 1024
     power = _POWERS[match[2].lower()]
     whole, _, fraction = match[1].partition(".")
@@ -75,7 +78,7 @@ def parse_budget(text: str) -> Budget:
         if not 0 < percent <= 100:
             raise UsageError(f"'{text}' is not between 0 % and 100 %")
         return Budget(BudgetKind.PERCENT, percent)
-    size = parse_size(stripped)
+    size = parse_size(stripped, ", or a percentage such as 45%, or auto")
     if size == 0:
         raise UsageError("a budget of nothing holds nothing", "give a size above 0, or auto")
     if size < _LEAST_BUDGET_BYTES:

@@ -234,7 +234,7 @@ CUresult Device::allocate(CUdeviceptr* out, std::size_t bytes) noexcept {
     const bool small = bytes <= kSmallBytes;
     const std::lock_guard lock(ledger_mutex);
     if (!small && refuse_once(zones_[kNativeZone].space.rounded(bytes))) {
-        counter(Counter::kRefusedBytes).fetch_add(bytes, std::memory_order_relaxed);
+        counter(Counter::kRefusedOnceBytes).fetch_add(bytes, std::memory_order_relaxed);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return take(out, bytes, small ? kNativeSmallZone : kNativeZone, false);

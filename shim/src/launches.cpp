@@ -22,8 +22,8 @@ public:
             .fetch_add(static_cast<std::uint64_t>(ns), std::memory_order_relaxed);
         const std::uint64_t samples =
             counter(Counter::kHookSamples).fetch_add(1, std::memory_order_relaxed) + 1;
-        if (samples % 64 != 0) return;
-        counter(Counter::kHookP50Ns).store(quantile(samples / 2), std::memory_order_relaxed);
+        if (samples > 64 && samples % 64 != 0) return;
+        counter(Counter::kHookP50Ns).store(quantile((samples + 1) / 2), std::memory_order_relaxed);
         counter(Counter::kHookP99Ns)
             .store(quantile(samples - samples / 100), std::memory_order_relaxed);
     }

@@ -18,7 +18,7 @@ std::uint64_t number(const char* name, std::uint64_t otherwise) noexcept {
     char* end = nullptr;
     const std::uint64_t value = std::strtoull(text, &end, 10);
     if (*end == '\0' && *text >= '0' && *text <= '9') return value;
-    log(LogLevel::kWarn, "%s=%s is not a number of bytes; ignored", name, text);
+    log(LogLevel::kWarn, "%s=%s is not a whole number; ignored", name, text);
     return otherwise;
 }
 

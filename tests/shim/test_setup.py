@@ -113,3 +113,53 @@ sync()
         TRANSIT_DRAM=dram_mib << 20,
     )
     assert advice in done.err
+
+
+@pytest.mark.parametrize(
+    ("level", "told"),
+    [
+        ("quiet", []),
+        ("INFO", ["HBM budget is below"]),
+        (
+            "loud",
+            ["TRANSIT_LOG=loud is none of quiet, warn, info and debug", "HBM budget is below"],
+        ),
+    ],
+)
+def test_an_unknown_log_level_is_told_and_hides_no_warning(run, level, told):
+    # GIVEN a job with too small a budget WHEN its level is known, in capitals or none at all THEN
+    # only the quiet one hears nothing
+    done = run(
+        """
+open_device()
+blocks = [malloc(30 * MB) for _ in range(3)]
+for i, block in enumerate(blocks): fill(block, i, 1)
+sync()
+""",
+        TRANSIT_HBM=64 << 20,
+        TRANSIT_DRAM=200 << 20,
+        TRANSIT_LOG=level,
+    )
+    assert all(each in done.err for each in told)
+    assert bool(done.err) == bool(told)
+    # AND the time in the shim is known however few launches there were
+    assert 0 < done.stats.counter("hook_samples") < 64
+    assert 0 < done.stats.counter("hook_p50_ns") <= done.stats.counter("hook_p99_ns")
+
+
+def test_requests_that_are_refused_once_are_counted_apart(run):
+    # GIVEN memory whose lifetimes are hidden WHEN a request does not fit in HBM though DRAM has
+    # room THEN it is refused once, granted when it is asked again, and no refusal for want of room
+    done = run(
+        """
+open_device()
+kept = [malloc(30 * MB) for _ in range(2)]
+code, _ = malloc_code(30 * MB)
+assert code == 2
+kept.append(malloc(30 * MB))
+""",
+        TRANSIT_HBM=64 << 20,
+        TRANSIT_DRAM=200 << 20,
+    )
+    assert done.stats.counter("refused_once_bytes") == 30 << 20
+    assert done.stats.counter("refused_bytes") == 0

@@ -26,6 +26,21 @@ api.cuMemGetInfo_v2(None, byref(total)); api.cuMemGetInfo_v2(byref(free), None)
     )
 
 
+def test_a_capacity_that_is_no_number_is_told(run):
+    # GIVEN a size with a unit, which only the command line knows WHEN the device is opened THEN it
+    # has its default of 1 GiB, and that is told
+    done = run(
+        """
+open_device()
+free, total = c_size_t(), c_size_t()
+api.cuMemGetInfo_v2(byref(free), byref(total))
+assert total.value == 1 << 30
+""",
+        TRANSIT_SIM_HBM_BYTES="2GiB",
+    )
+    assert "TRANSIT_SIM_HBM_BYTES=2GiB is not a whole number; using 1073741824" in done.stderr
+
+
 def test_use_after_free_faults(run):
     # GIVEN freed memory WHEN it is touched THEN the process gets a real fault
     run("open_device(); a = malloc(4 * MB); api.cuMemFree_v2(a); host_read(a)", expect=SEGV)

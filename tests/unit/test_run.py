@@ -33,14 +33,15 @@ def test_what_cannot_be_started(transit: Start, tmp_path: Path) -> None:
     # GIVEN a command that does not exist and one that cannot be executed
     plain = tmp_path / "plain"
     plain.write_text("text")
-    for name, code in (("no-such-command", 127), (str(plain), 126)):
-        # WHEN it is run
-        child = transit("run", "--", name)
-        _, errors = child.communicate(timeout=20)
-        # THEN the shell's code comes back with one sentence
-        assert child.returncode == code
-        assert f"error: cannot start '{name}'" in errors
-        assert "Traceback" not in errors
+    for name, code in (("no-such-command", 127), ("", 127), (str(plain), 126)):
+        for flags in ([], ["-vv"]):
+            # WHEN it is run
+            child = transit(*flags, "run", "--", name)
+            _, errors = child.communicate(timeout=20)
+            # THEN the shell's code comes back with one sentence, and a traceback if asked for
+            assert child.returncode == code
+            assert f"error: cannot start '{name}'" in errors
+            assert ("Traceback" in errors) == bool(flags)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,9 @@ def test_what_cannot_be_started(transit: Start, tmp_path: Path) -> None:
         (["run", "--hbm", "62", "--", "true"], 2),
         (["run", "--json", "/no/such/folder/x", "--", "true"], 2),
         (["run", "--json", "/tmp", "--", "true"], 2),
+        (["run", "--json", "", "--", "true"], 2),
         (["run", "--dram", "8000T", "--", "true"], 2),
+        (["run", "--dram", "-5GiB", "--", "true"], 2),
         (["frobnicate"], 2),
     ],
 )

@@ -94,6 +94,27 @@ def test_refused_requests_are_told_by_how_the_job_ended(exit_code: int, told: st
     assert told in text
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "dram_bytes", "counter", "told", "untold"),
+    [
+        (0, 2**31, "refused_once_bytes", None, "refused"),
+        (1, 2**31, "refused_once_bytes", "does not ask again needs more --hbm", "--dram"),
+        (130, 2**31, "refused_once_bytes", None, "refused"),
+        (1, 0, "refused_bytes", "ended out of memory, give more --hbm", "--dram"),
+    ],
+)
+def test_advice_fits_what_was_short(
+    exit_code: int, dram_bytes: int, counter: str, told: str | None, untold: str
+) -> None:
+    # GIVEN refusals though DRAM had room, or without any DRAM WHEN the job ends, by itself or by a
+    # signal THEN only what could help is advised, and nothing where nothing was wrong
+    budgets = {"hbm_budget_bytes": 2**30, "dram_budget_bytes": dram_bytes, counter: 2**30}
+    report = replace(make(process(0, **budgets)), exit_code=exit_code)
+    text = " ".join(line.removeprefix("transit:").strip() for line in to_lines(report))
+    assert told is None or told in text
+    assert untold not in text
+
+
 def test_what_several_ranks_have_in_common_is_told_once() -> None:
     warning = NamedCount("warning", "look out", 1)
     lines = to_lines(make(process(0, warning), process(1, warning), process(2)))

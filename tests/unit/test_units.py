@@ -43,8 +43,20 @@ def test_size_is_read_as_people_mean_it(text: str, size: int) -> None:
     "text", ["", "GiB", "-1", "1e9", "62XB", "6 2G", "1iB", "1..5G", "0x10", "٣G", "9999999P", "1i"]
 )
 def test_what_is_no_size_is_refused_with_a_sentence(text: str) -> None:
-    with pytest.raises(UsageError, match=r"size|memory"):
+    with pytest.raises(UsageError, match=r"size|memory|negative"):
         parse_size(text)
+
+
+def test_what_is_no_budget_is_refused_with_all_that_would_be() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_budget("much")
+    assert (
+        refused.value.hint
+        == "write bytes, or a size such as 62GiB, or a percentage such as 45%, or auto"
+    )
+    for negative in ("-5GiB", "-5%"):
+        with pytest.raises(UsageError, match="is negative"):
+            parse_budget(negative)
 
 
 @given(st.integers(0, 2**63 - 1))

@@ -125,6 +125,8 @@ def _refuse_unwritable(target: Path | str | None) -> None:
         if streams.is_closed(streams.STDOUT):
             raise UsageError("cannot write --json -: standard output is closed")
         return
+    if not str(target):
+        raise UsageError("cannot write '': the name of the file is empty", "--json - is stdout")
     path = Path(target).absolute()
     if path.is_dir():
         raise UsageError(f"cannot write {target}: it is a folder")

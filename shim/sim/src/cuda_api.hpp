@@ -11,6 +11,19 @@
 #include <cstddef>
 #include <cstdint>
 
+// Younger than the headers of CUDA 13.0, which will do too.
+extern "C" {
+CUresult CUDAAPI cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, std::size_t bytes,
+                                             CUmemcpyAttributes* attributes, CUstream stream);
+CUresult CUDAAPI cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src,
+                                                  std::size_t bytes, CUmemcpyAttributes* attributes,
+                                                  CUstream stream);
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP* copy,
+                                               unsigned long long flags, CUstream stream);
+CUresult CUDAAPI cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP* copy,
+                                                    unsigned long long flags, CUstream stream);
+}
+
 namespace transit::sim {
 
 inline constexpr int kDriverVersion = 13000;

@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 namespace transit::sim {
@@ -8,7 +9,17 @@ namespace {
 
 std::uint64_t number(const char* name, std::uint64_t fallback) {
     const char* text = std::getenv(name);
-    return text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : fallback;
+    if (text == nullptr || *text == '\0') {
+        return fallback;
+    }
+    char* end = nullptr;
+    const std::uint64_t value = std::strtoull(text, &end, 0);
+    if (*text >= '0' && *text <= '9' && *end == '\0') {
+        return value;
+    }
+    std::fprintf(stderr, "simulated GPU: %s=%s is not a whole number; using %llu\n", name, text,
+                 static_cast<unsigned long long>(fallback));
+    return fallback;
 }
 
 std::string word(const char* name) {
