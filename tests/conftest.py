@@ -2,7 +2,10 @@
 
 import os
 import platform
+import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,7 +13,22 @@ from transit import host
 from transit.doctor.base import State
 from transit.doctor.system import check_bpf
 
+# A script's background job ignores the first two, nohup the third; what they start inherits that.
+_IGNORED_BY_STARTERS: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _SKIPPED = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals_are_not_ignored() -> Iterator[None]:
+    """Tests must not depend on how they were started."""
+    before = {number: signal.getsignal(number) for number in _IGNORED_BY_STARTERS}
+    for number, handler in before.items():
+        if handler is signal.SIG_IGN:
+            fresh = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, fresh)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _bpf_permitted() -> bool:

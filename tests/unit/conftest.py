@@ -1,7 +1,6 @@
 """Fixtures of the unit tests."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,14 +15,6 @@ def _no_outer_transit(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("TRANSIT_", "SLURM_")) or name in ("LOCAL_WORLD_SIZE", "LOCAL_RANK"):
             monkeypatch.delenv(name)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _interrupts_are_not_ignored() -> Iterator[None]:
-    """A script's background job ignores SIGINT, and what it starts inherits that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
