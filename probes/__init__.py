@@ -1,1 +1,1 @@
-"""The observer's probes: eBPF programs, attach and ring reader (not written yet)."""
+"""The observer's probes: symbol table, eBPF programs, attach and ring reader."""

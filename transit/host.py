@@ -1,5 +1,7 @@
-"""What the host says about memory, limits and capabilities. Reads /proc and /sys only."""
+"""What the host says about memory, limits and capabilities. Changes nothing."""
 
+import ctypes
+import errno
 import os
 import resource
 from collections.abc import Mapping
@@ -11,6 +13,7 @@ from transit.dram import HostMemory
 CAP_IPC_LOCK: Final = 14
 CAP_SYS_ADMIN: Final = 21
 CAP_BPF: Final = 39
+_SYS_BPF: Final = 321
 
 # How many tasks a launcher outside of us started on this node.
 _TASK_VARIABLES: Final = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE")
@@ -63,6 +66,14 @@ def has_capability(number: int, status: Path = Path("/proc/self/status")) -> boo
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> number & 1)
     return False
+
+
+def answers_bpf() -> bool:
+    """Whether the system call is there for us: a container's seccomp filter may refuse it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    nothing = ctypes.create_string_buffer(8)  # to make a map of no type, which is invalid
+    failed = libc.syscall(_SYS_BPF, 0, nothing, len(nothing)) < 0
+    return bool(failed) and ctypes.get_errno() == errno.EINVAL
 
 
 def read_cgroup_memory(root: Path = Path("/")) -> tuple[int | None, int]:

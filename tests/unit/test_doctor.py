@@ -30,7 +30,8 @@ def test_json_shape() -> None:
         assert (check["fix"] is None) == (check["state"] == "ok")
     names = [check["name"] for check in document["checks"]]
     for name in ("platform", "python", "container", "bpf", "driver", "host memory", "memory limit",
-                 "locked memory", "numa", "shim", "pytorch", "nccl", "c++ compiler"):  # fmt: skip
+                 "locked memory", "numa", "shim", "pytorch", "nccl", "c++ compiler",
+                 "bcc"):  # fmt: skip
         assert name in names
     problems = [check for check in document["checks"] if check["state"] == "problem"]
     assert document["ok"] is not bool(problems)
@@ -62,16 +63,17 @@ def test_other_machines_are_unsupported(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("release", "capable", "state"),
+    ("release", "capable", "answers", "state"),
     [
-        ("5.8.0-1-amd64", True, State.OK),
-        ("6.18.44", False, State.WARNING),
-        ("5.7.19", True, State.WARNING),
-        ("strange", True, State.WARNING),
+        ("6.6.0-1-amd64", True, True, State.OK),
+        ("6.18.44", False, True, State.WARNING),
+        ("6.18.44", True, False, State.WARNING),
+        ("6.5.19", True, True, State.WARNING),
+        ("strange", True, True, State.WARNING),
     ],
 )
-def test_bpf_line(release: str, capable: bool, state: State) -> None:
-    assert check_bpf(release, capable).state is state
+def test_bpf_line(release: str, capable: bool, answers: bool, state: State) -> None:
+    assert check_bpf(release, capable, answers).state is state
 
 
 GOOD = DeviceFeatures(True, True, 0)

@@ -23,7 +23,6 @@ def command(steps: int) -> None:
     same bit for bit, the simulated driver must have seen it stay within the budget, and it must
     have moved memory at least a hundred times.
     """
-    training.need_numpy()
     click.echo("A small GPT on the simulated GPU: no GPU is used, every figure is simulated.\n")
     with scratch.folder(scratch.DEMO) as folder:
         without = training.train_without(steps, folder)

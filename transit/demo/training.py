@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import resources, util
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -44,12 +44,6 @@ def find_workload() -> Path:
         f"the demonstration's program {WORKLOAD} is not installed",
         "run the demonstration from a checkout: ./dev demo",
     )
-
-
-def need_numpy() -> None:
-    """The workload computes with NumPy; Transit itself does not need it."""
-    if util.find_spec("numpy") is None:
-        raise TransitError("the demonstration needs NumPy", "pip install numpy")
 
 
 def train_without(steps: int, folder: Path) -> Training:

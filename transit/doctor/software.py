@@ -10,6 +10,7 @@ from transit import interpreter, libraries, lifetimes
 from transit.doctor.base import Check, ok, problem, warning
 from transit.errors import TransitError
 from transit.interpreter import TorchInstall
+from transit.probes import bcc
 
 
 def check_software() -> list[Check]:
@@ -22,8 +23,17 @@ def check_software() -> list[Check]:
         check_torch(python, torch),
         check_nccl(torch),
         check_compiler(),
+        check_bcc(),
         *check_clashes(),
     ]
+
+
+def check_bcc() -> Check:
+    """BCC, with which the observer compiles its probes."""
+    folder = bcc.find_bcc()
+    if folder is None:
+        return warning("bcc", "not installed, so the observer cannot watch jobs", bcc.INSTALL)
+    return ok("bcc", str(folder))
 
 
 def check_shim() -> Check:

@@ -10,7 +10,7 @@ from transit import host
 from transit.doctor.base import Check, ok, warning
 from transit.errors import Unsupported
 
-_BPF_KERNEL: Final = (5, 8)  # BPF ring buffer and CAP_BPF
+_BPF_KERNEL: Final = (6, 6)  # uprobe_multi links
 
 
 def check_system() -> list[Check]:
@@ -26,7 +26,7 @@ def check_system() -> list[Check]:
         ok("platform", f"Linux {platform.release()} on {machine}"),
         ok("python", f"{platform.python_version()}"),
         check_container(),
-        check_bpf(platform.release(), _has_bpf_capability()),
+        check_bpf(platform.release(), _has_bpf_capability(), host.answers_bpf()),
     ]
 
 
@@ -48,7 +48,7 @@ def _has_bpf_capability() -> bool:
     return host.has_capability(host.CAP_BPF) or host.has_capability(host.CAP_SYS_ADMIN)
 
 
-def check_bpf(release: str, capable: bool) -> Check:
+def check_bpf(release: str, capable: bool, answers: bool) -> Check:
     """Whether the observer could load BPF programs. Nothing is loaded to find out."""
     numbers = re.match(r"(\d+)\.(\d+)", release)
     kernel = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
@@ -64,5 +64,12 @@ def check_bpf(release: str, capable: bool) -> Check:
             "not permitted: neither CAP_BPF nor CAP_SYS_ADMIN is effective",
             "jobs run without the observer; as root, or in a container with"
             " --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE, it can watch them",
+        )
+    if not answers:
+        return warning(
+            "bpf",
+            "not permitted: the system call bpf is refused (a container's seccomp filter)",
+            "jobs run without the observer; a container with CAP_BPF and a profile that allows"
+            " bpf can watch them",
         )
     return ok("bpf", f"kernel {release} and the capabilities permit it (nothing was loaded)")

@@ -1,0 +1,2 @@
+#pragma once
+#define roundup_pow_of_two(n) (n)

@@ -1,0 +1,2 @@
+#pragma once
+// BCC brings its own.
