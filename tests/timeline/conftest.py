@@ -1,0 +1,6 @@
+"""Records as the observer would have made them."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
